@@ -24,7 +24,9 @@ enum {
     EXCLUDE,
     DROP,
     NO_DIGEST,
-    REVERSE
+    REVERSE,
+    FORMAT,
+    MAX_TENSORS
 };
 
 static const struct argp_option options[] = {
@@ -42,6 +44,14 @@ static const struct argp_option options[] = {
     {.name = "dry-run", .key = DRY_RUN, .doc = "only print which tensors each rule matches"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "size limit of each file of a directory"},
+    {.name = "max-shard-tensors",
+     .key = MAX_TENSORS,
+     .arg = "N",
+     .doc = "limit of tensors in each file of a directory"},
+    {.name = "format",
+     .key = FORMAT,
+     .arg = "safetensors|gguf",
+     .doc = "format of the result (default: gguf if DST ends in .gguf, otherwise safetensors)"},
     {.name = "dedup", .key = DEDUP, .doc = "store replicated parts once"},
     {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "convert only tensors with such names; may be repeated"},
     {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "omit tensors with such names; may be repeated"},
@@ -79,6 +89,12 @@ static void parse_size(struct argp_state *state, const char *option, const char 
         argp_error(state, "%s: expected a number of bytes, such as 256M, got '%s'", option, word);
 }
 
+/* Tensors of GGUF files are always whole. */
+static bool writes_gguf(const conversion *c) {
+    size_t n = strlen(c->dst);
+    return c->opts.format ? !strcmp(c->opts.format, "gguf") : n > 5 && !strcmp(c->dst + n - 5, ".gguf");
+}
+
 static error_t parse(int key, char *word, struct argp_state *state) {
     conversion *c = state->input;
     int64_t n;
@@ -102,6 +118,11 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case DROP: c->opts.drop = true; return 0;
     case NO_DIGEST: c->opts.no_digest = true; return 0;
     case REVERSE: c->opts.reverse = true; return 0;
+    case FORMAT: c->opts.format = word; return 0;
+    case MAX_TENSORS:
+        if (!parse_count(word, 1, &c->opts.max_tensors))
+            argp_error(state, "--max-shard-tensors must be at least 1, got '%s'", word);
+        return 0;
     case ARGP_KEY_ARG: return parse_argument(c, word, state);
     case ARGP_KEY_END:
         if (!c->src || !c->dst) argp_error(state, "SRC and DST are required");
@@ -109,6 +130,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (c->opts.reverse && !c->to) c->to = "whole";
         if (c->opts.reverse && strcmp(c->to, "whole"))
             argp_error(state, "--reverse writes whole tensors; to cut them, convert the result again");
+        if (!c->to && writes_gguf(c)) c->to = "whole";
         if (!c->to) argp_error(state, "--to is required: give a rule file, a mesh such as tp=4, or 'whole'");
         return 0;
     default: return ARGP_ERR_UNKNOWN;

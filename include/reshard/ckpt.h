@@ -66,8 +66,11 @@ typedef struct rsh_ckpt_entry {
     bool by_rank;   /* ranks of the layout are ranks of a job; false: they only number the parts */
     uint64_t bytes; /* of the whole tensor, not counting copies */
     const char *digest; /* the digest that the files state, "d2:..."; NULL: none */
+    const char *packing; /* the type of quantised elements, "Q4_K"; NULL: not quantised.  dtype of a
+                            quantised tensor is RSH_U8 and its last size counts bytes */
+    int block_elements, block_bytes; /* of a quantised tensor: elements and bytes of a block */
 } rsh_ckpt_entry;
-#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0}
+#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Returns the number of tensors, and tensor i in file order.
  * RSH_EINDEX if there is no such tensor; RSH_EVALUE if *out does not start from
@@ -144,9 +147,12 @@ typedef struct rsh_convert_opts {
     rsh_progress_fn progress;   /* receives bytes done and bytes in total; may be NULL */
     void *progress_ctx;
     bool reverse; /* undo the rules `from`, which made the source; `to` must be NULL */
+    const char *format; /* of the result: "safetensors" or, if the source is GGUF, "gguf"; NULL:
+                           "gguf" if the target ends in ".gguf", otherwise "safetensors" */
+    int64_t max_tensors; /* limit of tensors in each file of a directory; 0: no limit */
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
-    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
     size_t struct_size;                 /* sizeof(rsh_convert_report); set by the caller */
@@ -168,7 +174,8 @@ typedef struct rsh_convert_report {
 
 /* Rewrites the checkpoint `source` as `target`, with the layouts of opts->to.  Data is written to
  * "TARGET.reshard-partial" and renamed at the end, so the target is never incomplete.  Whole
- * tensors go to one file if the target ends in ".safetensors", otherwise to a directory.  opts and
+ * tensors go to one file if the target ends in ".safetensors" or ".gguf", otherwise to a directory.
+ * GGUF results contain the tensors and metadata of the source byte for byte.  opts and
  * report may be NULL.
  * RSH_EVALUE if the source is malformed, the rules do not match it, or the target exists;
  * RSH_EIO if reading or writing fails, or a digest that the source states is wrong;

@@ -1,11 +1,11 @@
-/* Checkpoints from one cut to another, and comparisons. */
+/* Conversions and comparisons of checkpoints. */
 #include "py_ckpt.h"
 
 #include <string.h>
 
 /* ---- progress ---- */
 
-/* Called by a thread of the library; an exception stops the work and is kept for the caller. */
+/* Called by a thread of the library.  An exception stops the work and is kept for the caller. */
 int py_progress_tell(void *ctx, uint64_t done, uint64_t total) {
     py_progress *p = ctx;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -35,7 +35,7 @@ static void progress_drop(py_progress *p) {
 /* ---- options ---- */
 
 typedef struct conversion {
-    PyObject *source, *target;       /* owned: paths as bytes */
+    PyObject *source, *target;       /* owned; paths as bytes */
     PyObject *from_rules, *to_rules; /* owned */
     const char **include, **exclude; /* owned */
     rsh_convert_opts opts;
@@ -54,12 +54,13 @@ static void conversion_free(conversion *c) {
 static int conversion_read(PyObject *args, conversion *c) {
     PyObject *to, *from, *include, *exclude;
     unsigned long long mem, max_shard;
+    long long max_tensors;
     int threads, resume, force, dedup, drop, digest, verify;
     *c = (conversion){.opts = RSH_CONVERT_OPTS_INIT};
-    if (!PyArg_ParseTuple(args, "O&O&OOKiKppppppO!O!O:convert", PyUnicode_FSConverter, &c->source,
+    if (!PyArg_ParseTuple(args, "O&O&OOKiKppppppO!O!OzL:convert", PyUnicode_FSConverter, &c->source,
                           PyUnicode_FSConverter, &c->target, &to, &from, &mem, &threads, &max_shard, &resume, &force,
                           &dedup, &drop, &digest, &verify, &PyList_Type, &include, &PyList_Type, &exclude,
-                          &c->progress.callable))
+                          &c->progress.callable, &c->opts.format, &max_tensors))
         return -1;
     if (py_rules_from(to, &c->opts.to, &c->to_rules) || py_rules_from(from, &c->opts.from, &c->from_rules)) return -1;
     c->include = py_texts_from(include, &c->opts.ninclude);
@@ -69,6 +70,7 @@ static int conversion_read(PyObject *args, conversion *c) {
     c->opts.exclude = c->exclude;
     c->opts.mem = mem;
     c->opts.max_shard = max_shard;
+    c->opts.max_tensors = max_tensors;
     c->opts.threads = threads;
     c->opts.resume = resume;
     c->opts.force = force;
@@ -112,7 +114,7 @@ static PyObject *convert(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* ---- what a conversion would do ---- */
+/* ---- previews ---- */
 
 static PyObject *layout_or_none(const rsh_layout *l) {
     return l ? py_layout_wrap(rsh_layout_hold(l)) : Py_NewRef(Py_None);

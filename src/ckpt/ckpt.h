@@ -30,6 +30,8 @@ typedef struct rshi_ckpt_part {
     uint64_t at;  /* byte offset of its first element in the file */
 } rshi_ckpt_part;
 
+typedef struct rshi_packing rshi_packing; /* see gguf.h */
+
 typedef struct rshi_ckpt_tensor {
     const char *name; /* NUL-terminated; allocated in ckpt->store */
     rsh_dtype dtype;  /* may be storage-only: see rsh_dtype_bits */
@@ -41,6 +43,7 @@ typedef struct rshi_ckpt_tensor {
     const char *digest;   /* the digest that its files state, in ckpt->store; NULL: none */
     int32_t named_in;     /* the first file that named it; -1: none */
     bool ranks_are_files; /* ranks of the layout are ranks of a job; false: they only number parts */
+    const rshi_packing *packing; /* of quantised elements, whose last size counts bytes; NULL: not quantised */
     /* of a mapped checkpoint (see map.h) */
     const struct rshi_ckpt_view *view; /* how it is built; NULL: `parts` says where it is stored */
     int64_t source;   /* index in the base of the tensor that it equals; -1: it has a view */
@@ -109,6 +112,7 @@ struct rsh_ckpt {
     struct rshi_ckpt_boxes *boxes; /* of tensors stored as boxes, until rshi_ckpt_seal */
     int64_t nboxes, boxes_room;
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
+    struct rshi_gguf *gguf; /* owned; metadata of GGUF files, see gguf.h; NULL: another format */
     /* of a mapped checkpoint: everything except tensors, slots, store and path belongs to the base */
     const rsh_ckpt *base;   /* borrowed; NULL: not mapped */
     const rsh_ckpt_rules *rules; /* borrowed; NULL: the same tensors as in the base */
@@ -124,6 +128,9 @@ struct rsh_ckpt {
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* number of elements */
+/* Writes "f32[4, 64]" or "Q4_K[4, 64]" to text, which has `room` bytes. */
+void rshi_ckpt_shape_text(const rshi_ckpt_tensor *t, char *text, size_t room);
+void rshi_gguf_free(struct rshi_gguf *g); /* NULL is allowed */
 char *rshi_ckpt_copy(const char *text); /* a copy to free with rshi_free; NULL: out of memory */
 /* Joins "directory/name" (directory NULL: the name alone).  The caller frees it with rshi_free. */
 rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
@@ -215,7 +222,7 @@ extern const rshi_ckpt_kind rshi_kind_deepspeed;   /* a file `latest` that names
 extern const rshi_ckpt_kind rshi_kind_torch_ranks; /* KEY_RANK.pt of torch.save */
 extern const rshi_ckpt_kind rshi_kind_torch_model; /* pytorch_model.bin */
 extern const rshi_ckpt_kind rshi_kind_torch_file;  /* one file of torch.save */
-extern const rshi_ckpt_kind rshi_kind_gguf; /* one .gguf file: what is in it, no bytes */
+extern const rshi_ckpt_kind rshi_kind_gguf; /* *.gguf */
 extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 
 bool rshi_ckpt_ends(const char *text, const char *suffix);

@@ -51,18 +51,36 @@ static rsh_status read_convert_opts(const rsh_convert_opts *opts, rsh_convert_op
                 out->ninclude, out->nexclude);
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d",
                 out->threads);
+    RSH_REQUIRE(out->max_tensors >= 0, RSH_EVALUE, "max_tensors must not be negative, got %" PRId64, out->max_tensors);
     RSH_REQUIRE(!out->mem || out->mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 out->mem);
+    return RSH_OK;
+}
+
+/* Sets opts.format, by the name of the target if the caller does not give it, and checks that the source permits it. */
+static rsh_status choose_format(converting *c, const char *target) {
+    rsh_convert_opts *o = &c->opts;
+    if (!o->format) o->format = rshi_ckpt_ends(target, ".gguf") ? "gguf" : "safetensors";
+    bool gguf = !strcmp(o->format, "gguf");
+    RSH_REQUIRE(gguf || !strcmp(o->format, "safetensors"), RSH_EVALUE,
+                "format must be \"safetensors\" or \"gguf\", got \"%.100s\"", o->format);
+    if (!gguf) return RSH_OK;
+    RSH_REQUIRE(c->base->gguf, RSH_EUNSUP,
+                "%.300s: GGUF files can be made only from GGUF files, but %.300s is a %s; name a target that ends in "
+                ".safetensors, or a directory",
+                target, c->base->path, c->base->kind->name);
+    RSH_REQUIRE(!o->to, RSH_EUNSUP,
+                "%.300s: tensors of GGUF files stay whole and keep their names; convert without rules (--to whole)",
+                target);
+    RSH_REQUIRE(!c->base->nothers, RSH_EUNSUP, "%.300s: tensor \"%.300s\" has an %.200s, whose size is unknown",
+                c->base->path, c->base->nothers ? c->base->other->name : "",
+                c->base->nothers ? c->base->other->what : "");
     return RSH_OK;
 }
 
 static rsh_status check_non_tensors(const converting *c) {
     if (!c->base->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->base->other;
-    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
-                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; use --drop to omit "
-                "such tensors",
-                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is not a tensor (%.100s)%s; use --drop to omit such entries",
                      c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and it is not the only one" : "");
 }
@@ -119,6 +137,7 @@ static rsh_status plan_conversion(converting *c, const char *source, const char 
     RSH_TRY(read_convert_opts(opts, &c->opts));
     RSH_TRY(open_base(c, source));
     RSH_TRY(rshi_check_apart(c->base, target));
+    RSH_TRY(choose_format(c, target));
     RSH_TRY(check_non_tensors(c));
     RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
@@ -126,7 +145,7 @@ static rsh_status plan_conversion(converting *c, const char *source, const char 
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
-    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->base->folders;
+    c->report.folders = rshi_target_is_file(target) ? 0 : c->base->folders;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;

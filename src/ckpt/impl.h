@@ -282,6 +282,7 @@ typedef struct rshi_target {
     const rsh_ckpt *source;
     const rsh_ckpt_rules *rules; /* NULL: whole, under the names of the source */
     bool by_rank;           /* rank files; false: whole tensors */
+    const struct rshi_gguf *gguf; /* metadata of the source if the result is GGUF; NULL: safetensors */
     bool digests;           /* the headers of rank files have room for digests */
     rshi_target_tensor *tensor;
     int64_t ntensors, tensors_room;
@@ -300,9 +301,13 @@ typedef struct rshi_target {
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name,
                             rshi_target *out);
 void rshi_target_free(rshi_target *t);
+/* Does this target name mean one file, and not a directory? */
+bool rshi_target_is_file(const char *name);
 /* Writes the header of a file, including its length; sums NULL: zeros in place of digests. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums,
                               const rsh_sink *sink);
+/* The same for a GGUF file: up to the data, zeros for alignment included. */
+rsh_status rshi_target_gguf_header(const rshi_target *t, int64_t file, const rsh_sink *sink);
 rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink);
 /* Chooses the layout of each tensor according to the rules; without rules tensors are whole. */
 rsh_status rshi_target_lay_out(rshi_target *t);

@@ -261,6 +261,7 @@ static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
 /* Clears the fields that a mapped checkpoint borrows from its base. */
 static void clear_borrowed(rsh_ckpt *c) {
     c->reading = NULL;
+    c->gguf = NULL;
     c->file = NULL;
     c->parts = NULL;
     c->meta = NULL;
@@ -290,6 +291,7 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->instance);
     rshi_free(c->dropped);
     rshi_free(c->apart);
+    rshi_gguf_free(c->gguf);
     rshi_name_table_free(&c->file_names);
     rshi_name_table_free(&c->meta_keys);
     rshi_free(c->path);

@@ -97,8 +97,7 @@ static rsh_status read_mesh(parsing *p, const char *text) {
 
 static rsh_status read_files(parsing *p, const char *text) {
     if (p->r->files) return refuse_at(p, p->start, "only one files line is allowed");
-    const char *slash = strchr(text, '/');
-    if (slash && (slash == text || !slash[1] || strchr(slash + 1, '/') || strstr(text, "..")))
+    if (*text == '/' || rshi_ckpt_ends(text, "/") || strstr(text, "//") || strstr(text, ".."))
         return refuse_at(p, text, "files: expected NAME or DIRECTORY/NAME, without \"..\"");
     for (const char *c = text; *c; c++)
         if (is_blank(*c)) return refuse_at(p, text, "files: the name must not contain blanks");
@@ -261,7 +260,8 @@ static rsh_status read_line(parsing *p, char *line) {
     char *at = skip_blanks(line);
     if (!*at) return RSH_OK;
     if (!strncmp(at, "mesh:", 5) || !strncmp(at, "files:", 6))
-        return refuse_at(p, strchr(at, ':'), "unexpected \":\"; write \"mesh tp=2\" or \"files rank-{rank}.safetensors\"");
+        return refuse_at(p, strchr(at, ':'),
+                         "unexpected \":\"; write \"mesh tp=2\" or \"files rank-{rank}.safetensors\"");
     bool mesh = at_word(at, "mesh"), files = at_word(at, "files"), optional = at_word(at, "optional");
     char *rest = mesh || files || optional ? skip_blanks(at + (mesh ? 4 : files ? 5 : 8)) : at;
     if (!*rest) return refuse_at(p, rest, "expected an argument after \"%s\"", at);

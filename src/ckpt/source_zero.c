@@ -3,12 +3,14 @@
  * The files of all ranks hold flat pieces of fp32 weights and of the optimizer's moments; a file of model states lists
  * the parameters in order, with their shapes.  Stages 1 and 2 concatenate all parameters of a group and give each rank
  * an equal piece, padded at the end.  Stage 3 gives each rank an equal piece of every parameter, padded if the size is
- * not divisible by the number of ranks. */
+ * not divisible by the number of ranks.  A model that is also divided by tensor parallelism has such files for each
+ * mp_rank.  They do not say along which dims tensors are cut, so the tensors of each part get a prefix. */
 #include "ckpt/torch_values.h"
+#include "ckpt/zero_names.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,72 +30,38 @@ typedef struct parameter {
 typedef struct reading {
     rsh_ckpt *c;
     const rshi_ckpt_place *place;
+    int64_t mp;         /* the tensor-parallel part */
+    const char *prefix; /* of all names: "", or "mp_rank_01." if there are several parts */
     int64_t stage, nranks;
     parameter *parameter; /* owned */
     int64_t n, room;
     rshi_name_table names;   /* of parameters */
     int64_t *begin, *length; /* owned; of this rank's piece of each group (stages 1 and 2) */
     uint32_t ngroups;
+    bool frozen; /* stage 3: are there frozen parameters? */
     /* the current file */
     const rshi_torch_file *s;
     int32_t file;
     int64_t rank;
 } reading;
 
-static rsh_status refuse(const reading *r, const value *v, const char *sentence) {
+static rsh_status refuse_value(const reading *r, const value *v, const char *sentence) {
     return rshi_pickle_fail(&r->s->pickle, v, "%s", sentence);
-}
-
-/* ---- names of files ---- */
-
-/* The rank in "zero_pp_rank_3_mp_rank_00_optim_states.pt", with or without "bf16_" before it; -1: another name. */
-static int64_t rank_of(const char *name, const char *ending) {
-    static const char start[] = "zero_pp_rank_", middle[] = "_mp_rank_";
-    char *end;
-    if (!strncmp(name, "bf16_", 5)) name += 5;
-    if (strncmp(name, start, sizeof start - 1)) return -1;
-    int64_t rank = strtoll(name + sizeof start - 1, &end, 10);
-    bool right = end > name + sizeof start - 1 && end - name < 24 && !strncmp(end, middle, sizeof middle - 1);
-    if (!right) return -1;
-    strtoll(end + sizeof middle - 1, &end, 10);
-    return strcmp(end, ending) ? -1 : rank;
-}
-
-static const char optimizer_ending[] = "_optim_states.pt", model_ending[] = "_model_states.pt";
-
-static bool detect_zero(const rshi_ckpt_place *place) {
-    for (int64_t i = 0; i < place->nnames; i++)
-        if (rank_of(place->name[i], optimizer_ending) >= 0) return true;
-    return false;
-}
-
-/* Finds the file of a rank; NULL: there is none.  RSH_EUNSUP if several values of mp_rank have one. */
-static rsh_status find_file(const reading *r, int64_t rank, const char *ending, const char **out) {
-    *out = NULL;
-    for (int64_t i = 0; i < r->place->nnames; i++) {
-        const char *name = r->place->name[i];
-        bool whole = rank < 0 && !strncmp(name, "mp_rank_", 8) && rshi_ckpt_ends(name, ending);
-        if (!whole && (rank < 0 || rank_of(name, ending) != rank)) continue;
-        RSH_REQUIRE(!*out, RSH_EUNSUP, "%s: found %s and %s; models that are also divided by mp_rank are not supported",
-                    r->place->path, *out, name);
-        *out = name;
-    }
-    return RSH_OK;
 }
 
 /* ---- parameters ---- */
 
 static rsh_status add_parameter(reading *r, const value *name, const value *shape, uint32_t group) {
     if (name->kind != RSHI_PICKLE_TEXT || memchr(name->text, 0, name->n))
-        return refuse(r, name, "expected the name of a parameter as a text");
+        return refuse_value(r, name, "expected the name of a parameter as a text");
     RSH_TRY(RSHI_GROW(r->parameter, r->n + 1, &r->room));
     parameter *p = &r->parameter[r->n];
     *p = (parameter){.group = group, .name = rshi_store_text(&r->c->store, name->text, name->n)};
     if (!p->name) return rshi_nomem();
     RSH_TRY(rshi_pickle_sizes(&r->s->pickle, shape, "the shape of a parameter", &p->ndim, p->shape));
     if (!rshi_product(p->ndim, p->shape, &p->count))
-        return refuse(r, shape, "the number of elements of a parameter exceeds 2^63 - 1");
-    if (rshi_name_table_find(&r->names, p->name) >= 0) return refuse(r, name, "duplicate parameter");
+        return refuse_value(r, shape, "the number of elements of a parameter exceeds 2^63 - 1");
+    if (rshi_name_table_find(&r->names, p->name) >= 0) return refuse_value(r, name, "duplicate parameter");
     return rshi_name_table_add(&r->names, p->name, r->n++);
 }
 
@@ -101,13 +69,13 @@ static rsh_status add_parameter(reading *r, const value *name, const value *shap
 static rsh_status read_parameters(reading *r, const value *groups) {
     bool list = groups && groups->kind == RSHI_PICKLE_LIST;
     if (!groups || (!list && groups->kind != RSHI_PICKLE_DICT))
-        return refuse(r, groups, "the file of model states has no param_shapes");
+        return refuse_value(r, groups, "the file of model states has no param_shapes");
     for (uint32_t g = 0; g < (list ? groups->n : 1); g++) {
         const value *dict = list ? groups->item[g] : groups;
-        if (dict->kind != RSHI_PICKLE_DICT) return refuse(r, dict, "param_shapes must be a list of dicts");
+        if (dict->kind != RSHI_PICKLE_DICT) return refuse_value(r, dict, "param_shapes must be a list of dicts");
         for (uint32_t i = 0; i + 1 < dict->n; i += 2) RSH_TRY(add_parameter(r, dict->item[i], dict->item[i + 1], g));
         if (r->n > (int64_t)r->s->pickle.length)
-            return refuse(r, dict, "damaged file: it has more parameters than bytes");
+            return refuse_value(r, dict, "damaged file: it has more parameters than bytes");
     }
     return RSH_OK;
 }
@@ -136,17 +104,17 @@ typedef struct flats {
 } flats;
 
 static rsh_status read_flat(const reading *r, const value *v, rshi_saved_tensor *out) {
-    if (!rshi_saved_is_tensor(v)) return refuse(r, v, "expected a tensor as a flat group");
+    if (!rshi_saved_is_tensor(v)) return refuse_value(r, v, "expected a tensor as a flat group");
     RSH_TRY(rshi_saved_tensor_of(r->s, v, out));
     if (out->ndim != 1 || (out->shape[0] > 1 && out->strides[0] != 1))
-        return refuse(r, v, "a flat group must be a contiguous 1-D tensor");
+        return refuse_value(r, v, "a flat group must be a contiguous 1-D tensor");
     return RSH_OK;
 }
 
 /* Finds the tensor of a parameter, or adds it on the first rank. */
 static rsh_status find_tensor(reading *r, const char *prefix, const parameter *p, rsh_dtype dtype, int64_t *tensor) {
     rshi_text name = {0};
-    rshi_text_add(&name, "%s%s", prefix, p->name);
+    rshi_text_add(&name, "%s%s%s", r->prefix, prefix, p->name);
     if (name.failed) return rshi_text_free(&name), rshi_nomem();
     *tensor = r->rank ? rshi_ckpt_find(r->c, name.data, name.length) : -1;
     rsh_status st = RSH_OK;
@@ -172,7 +140,7 @@ static rsh_status add_elements(reading *r, const char *prefix, const parameter *
 /* Stages 1 and 2: the group is the concatenation of the pieces of all ranks; the last one may lack its padding. */
 static rsh_status add_from_group(reading *r, const flats *f, const parameter *p) {
     if (p->group >= f->n)
-        return refuse(r, r->s->pickle.root, "the optimizer states have fewer flat groups than param_shapes");
+        return refuse_value(r, r->s->pickle.root, "the optimizer states have fewer flat groups than param_shapes");
     const rshi_saved_tensor *flat = &f->list[p->group];
     int64_t begin = r->begin[p->group], end = begin + flat->shape[0];
     int64_t from = rshi_max(begin, p->at), to = rshi_min(end, p->at + p->count);
@@ -193,7 +161,7 @@ static rsh_status add_piece(reading *r, const flats *f, const parameter *p) {
         at += some;
         left -= some;
     }
-    return left ? refuse(r, r->s->pickle.root, "the flat groups are too short for the parameters") : RSH_OK;
+    return left ? refuse_value(r, r->s->pickle.root, "the flat groups are too short for the parameters") : RSH_OK;
 }
 
 static rsh_status add_flats(reading *r, const flats *f) {
@@ -209,11 +177,11 @@ static rsh_status store_lengths(reading *r, const flats *f) {
         r->length = rshi_calloc(f->n, sizeof *r->length);
         if (!r->begin || !r->length) return rshi_nomem();
     }
-    if (f->n != r->ngroups) return refuse(r, r->s->pickle.root, "the number of flat groups differs from rank 0");
+    if (f->n != r->ngroups) return refuse_value(r, r->s->pickle.root, "the number of flat groups differs from rank 0");
     for (uint32_t g = 0; g < f->n; g++) {
         int64_t end;
         if (!rshi_add(r->begin[g], r->length[g], &r->begin[g]) || !rshi_add(r->begin[g], f->list[g].shape[0], &end))
-            return refuse(r, r->s->pickle.root, "the number of elements of the flat groups exceeds 2^63 - 1");
+            return refuse_value(r, r->s->pickle.root, "the number of elements of the flat groups exceeds 2^63 - 1");
         r->length[g] = f->list[g].shape[0];
     }
     return RSH_OK;
@@ -222,7 +190,7 @@ static rsh_status store_lengths(reading *r, const flats *f) {
 static rsh_status read_weights(reading *r, const value *list) {
     flats f = {.prefix = ""};
     if (!list || list->kind != RSHI_PICKLE_LIST || list->n > FLATS_MOST)
-        return refuse(r, list, "the optimizer states have no flat groups of fp32 weights");
+        return refuse_value(r, list, "the optimizer states have no flat groups of fp32 weights");
     f.list = rshi_alloc(list->n, sizeof *f.list);
     rsh_status st = f.list ? RSH_OK : rshi_nomem();
     for (; f.n < list->n && !st; f.n++) st = read_flat(r, list->item[f.n], &f.list[f.n]);
@@ -254,9 +222,9 @@ static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, 
     for (; f.n < ngroups && !st; f.n++) {
         const value *v = rshi_pickle_get(group_state(state, f.n), key);
         st = v ? read_flat(r, v, &f.list[f.n])
-               : refuse(r, state, "the optimizer state lacks the moments of some groups");
+               : refuse_value(r, state, "the optimizer state lacks the moments of some groups");
         if (!st && f.list[f.n].shape[0] != r->length[f.n])
-            st = refuse(r, v, "moments and weights of a group have different lengths");
+            st = refuse_value(r, v, "moments and weights of a group have different lengths");
     }
     if (!st) st = add_flats(r, &f);
     rshi_text_free(&prefix);
@@ -297,12 +265,12 @@ static rsh_status add_shared(reading *r, const value *shared) {
     for (uint32_t i = 0; shared && shared->kind == RSHI_PICKLE_DICT && i + 1 < shared->n; i += 2) {
         const value *name = shared->item[i], *of = shared->item[i + 1];
         if (name->kind != RSHI_PICKLE_TEXT || of->kind != RSHI_PICKLE_TEXT)
-            return refuse(r, name, "expected the name of a parameter as a text");
+            return refuse_value(r, name, "expected the name of a parameter as a text");
         char *text = rshi_store_text(&r->c->store, of->text, of->n),
              *own = rshi_store_text(&r->c->store, name->text, name->n);
         if (!text || !own) return rshi_nomem();
         int64_t at = rshi_name_table_find(&r->names, text);
-        if (at < 0) return refuse(r, of, "a shared parameter is not in param_shapes");
+        if (at < 0) return refuse_value(r, of, "a shared parameter is not in param_shapes");
         RSH_TRY(RSHI_GROW(r->parameter, r->n + 1, &r->room));
         r->parameter[r->n] = r->parameter[at];
         r->parameter[r->n++].name = own;
@@ -310,14 +278,21 @@ static rsh_status add_shared(reading *r, const value *shared) {
     return RSH_OK;
 }
 
-/* Adds a buffer or frozen parameter, which is whole. */
+/* Adds a buffer, or a frozen parameter of stage 1 or 2, which is whole. */
 static rsh_status add_whole(reading *r, const value *name, const value *v) {
     static const int64_t zero[RSH_MAX_NDIM];
     rshi_saved_tensor t;
     int64_t tensor;
+    rshi_text full = {0};
+    if (memchr(name->text, 0, name->n))
+        return refuse_value(r, name, "expected the name of a tensor as a text without NUL bytes");
     RSH_TRY(rshi_saved_tensor_of(r->s, v, &t));
-    RSH_TRY(rshi_ckpt_add_tensor(r->c, name->text, name->n, t.dtype, t.ndim, t.shape, r->file, name->at, &tensor));
-    return rshi_ckpt_add_saved(r->c, tensor, zero, &t, r->file);
+    rshi_text_add(&full, "%s%.*s", r->prefix, (int)name->n, name->text);
+    rsh_status st = full.failed ? rshi_nomem() : RSH_OK;
+    if (!st)
+        st = rshi_ckpt_add_tensor(r->c, full.data, full.length, t.dtype, t.ndim, t.shape, r->file, name->at, &tensor);
+    rshi_text_free(&full);
+    return st ? st : rshi_ckpt_add_saved(r->c, tensor, zero, &t, r->file);
 }
 
 static rsh_status name_buffers(reading *r, const value *names, rshi_name_table *out) {
@@ -343,14 +318,34 @@ static rsh_status add_buffers(reading *r, const value *names, const value *modul
     return st;
 }
 
-static rsh_status add_frozen(reading *r, const value *frozen) {
+/* Stage 3: adds this rank's piece of a frozen parameter, which is in its file of model states. */
+static rsh_status add_frozen_piece(reading *r, const value *name, const value *v, const value *shapes) {
+    parameter p = {.name = rshi_store_text(&r->c->store, name->text, name->n)};
+    rshi_saved_tensor flat;
+    if (!p.name) return rshi_nomem();
+    const value *shape = rshi_pickle_get(shapes, p.name);
+    if (!shape) return refuse_value(r, name, "a frozen parameter is not in frozen_param_shapes");
+    RSH_TRY(rshi_pickle_sizes(&r->s->pickle, shape, "the shape of a frozen parameter", &p.ndim, p.shape));
+    if (!rshi_product(p.ndim, p.shape, &p.count))
+        return refuse_value(r, shape, "the number of elements of a parameter exceeds 2^63 - 1");
+    RSH_TRY(read_flat(r, v, &flat));
+    int64_t piece = rshi_ceil_div(p.count, r->nranks), first = rshi_min(p.count, r->rank * piece);
+    int64_t count = rshi_min(p.count - first, piece);
+    if (flat.shape[0] < count)
+        return refuse_value(r, v, "a piece of a frozen parameter has fewer elements than its shape requires");
+    return add_elements(r, "", &p, &flat, 0, first, count);
+}
+
+static rsh_status add_frozen(reading *r) {
+    const value *frozen = rshi_pickle_get(r->s->pickle.root, "frozen_param_fragments");
+    const value *shapes = rshi_pickle_get(r->s->pickle.root, "frozen_param_shapes");
     if (!frozen || frozen->kind != RSHI_PICKLE_DICT) return RSH_OK;
-    if (frozen->n && r->stage == 3)
-        return rshi_fail(RSH_EUNSUP, "%s: frozen parameters of ZeRO stage 3 are not supported",
-                         r->c->file[r->file].path);
-    for (uint32_t i = 0; i + 1 < frozen->n; i += 2)
-        if (frozen->item[i]->kind == RSHI_PICKLE_TEXT && rshi_saved_is_tensor(frozen->item[i + 1]))
-            RSH_TRY(add_whole(r, frozen->item[i], frozen->item[i + 1]));
+    r->frozen = frozen->n > 0;
+    for (uint32_t i = 0; i + 1 < frozen->n; i += 2) {
+        const value *name = frozen->item[i], *v = frozen->item[i + 1];
+        if (name->kind != RSHI_PICKLE_TEXT || !rshi_saved_is_tensor(v)) continue;
+        RSH_TRY(r->stage < 3 ? add_whole(r, name, v) : add_frozen_piece(r, name, v, shapes));
+    }
     return RSH_OK;
 }
 
@@ -360,7 +355,7 @@ static rsh_status read_model(reading *r) {
     RSH_TRY(compute_offsets(r));
     RSH_TRY(add_shared(r, rshi_pickle_get(root, "shared_params")));
     RSH_TRY(add_buffers(r, rshi_pickle_get(root, "buffer_names"), rshi_pickle_get(root, "module")));
-    return add_frozen(r, rshi_pickle_get(root, "frozen_param_fragments"));
+    return add_frozen(r);
 }
 
 /* ---- the directory ---- */
@@ -391,7 +386,7 @@ static rsh_status read_stage(reading *r) {
     const value *all = rshi_pickle_get(r->s->pickle.root, "optimizer_state_dict"),
                 *stage = rshi_pickle_get(all, "zero_stage");
     if (!stage || stage->kind != RSHI_PICKLE_INT || stage->number < 1 || stage->number > 3)
-        return refuse(r, all, "the optimizer states must have a zero_stage of 1, 2 or 3");
+        return refuse_value(r, all, "the optimizer states must have a zero_stage of 1, 2 or 3");
     r->stage = stage->number;
     return RSH_OK;
 }
@@ -399,35 +394,62 @@ static rsh_status read_stage(reading *r) {
 static rsh_status read_files(reading *r) {
     const char *name;
     while (r->nranks < r->place->nnames) { /* ranks are numbered from 0 without gaps */
-        RSH_TRY(find_file(r, r->nranks, optimizer_ending, &name));
+        RSH_TRY(rshi_zero_find(r->place, r->nranks, r->mp, RSHI_ZERO_OPTIMIZER, &name));
         if (!name) break;
         r->nranks++;
     }
-    for (int64_t i = 0; i < r->place->nnames; i++)
-        RSH_REQUIRE(rank_of(r->place->name[i], optimizer_ending) < r->nranks, RSH_EVALUE,
-                    "%s: found %s, but zero_pp_rank_%" PRId64 "_mp_rank_00_optim_states.pt is missing", r->place->path,
-                    r->place->name[i], r->nranks);
-    RSH_TRY(find_file(r, 0, optimizer_ending, &name));
+    for (int64_t i = 0, mp = -1; i < r->place->nnames; i++)
+        RSH_REQUIRE(rshi_zero_rank(r->place->name[i], RSHI_ZERO_OPTIMIZER, &mp) < r->nranks || mp != r->mp, RSH_EVALUE,
+                    "%s: found %s, but zero_pp_rank_%" PRId64 "_mp_rank_%02" PRId64 "_optim_states.pt is missing",
+                    r->place->path, r->place->name[i], r->nranks, r->mp);
+    RSH_TRY(rshi_zero_find(r->place, 0, r->mp, RSHI_ZERO_OPTIMIZER, &name));
     RSH_TRY(with_file(r, name, read_stage));
-    RSH_TRY(find_file(r, r->stage < 3 ? -1 : 0, model_ending, &name));
-    RSH_REQUIRE(name, RSH_EVALUE, "%s: the file of model states (%s) is missing", r->place->path,
-                r->stage < 3 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt");
+    RSH_TRY(rshi_zero_find(r->place, r->stage < 3 ? -1 : 0, r->mp, RSHI_ZERO_MODEL, &name));
+    RSH_REQUIRE(name, RSH_EVALUE, "%s: the file of model states (%smp_rank_%02" PRId64 "_model_states.pt) is missing",
+                r->place->path, r->stage < 3 ? "" : "zero_pp_rank_0_", r->mp);
     RSH_TRY(with_file(r, name, read_model));
     for (r->rank = 0; r->rank < r->nranks; r->rank++) {
-        RSH_TRY(find_file(r, r->rank, optimizer_ending, &name));
+        RSH_TRY(rshi_zero_find(r->place, r->rank, r->mp, RSHI_ZERO_OPTIMIZER, &name));
         RSH_TRY(with_file(r, name, read_optimizer));
+        if (!r->rank || r->stage < 3 || !r->frozen) continue;
+        RSH_TRY(rshi_zero_find(r->place, r->rank, r->mp, RSHI_ZERO_MODEL, &name));
+        RSH_REQUIRE(name, RSH_EVALUE,
+                    "%s: zero_pp_rank_%" PRId64 "_mp_rank_%02" PRId64
+                    "_model_states.pt is missing; it has the pieces of "
+                    "frozen parameters of that rank",
+                    r->place->path, r->rank, r->mp);
+        RSH_TRY(with_file(r, name, add_frozen));
     }
     return RSH_OK;
 }
 
-static rsh_status read_zero(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    reading r = {.c = c, .place = place};
+static rsh_status read_part(const rshi_ckpt_place *place, int64_t mp, const char *prefix, rsh_ckpt *c) {
+    reading r = {.c = c, .place = place, .mp = mp, .prefix = prefix};
     rsh_status st = read_files(&r);
     rshi_name_table_free(&r.names);
     rshi_free(r.parameter);
     rshi_free(r.begin);
     rshi_free(r.length);
     return st;
+}
+
+static rsh_status read_zero(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    int64_t nparts;
+    RSH_TRY(rshi_zero_parts(place, &nparts));
+    if (nparts == 1) return read_part(place, 0, "", c);
+    for (int64_t mp = 0; mp < nparts; mp++) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "mp_rank_%02" PRId64 ".", mp);
+        RSH_TRY(read_part(place, mp, prefix, c));
+    }
+    return RSH_OK;
+}
+
+static bool detect_zero(const rshi_ckpt_place *place) {
+    int64_t mp;
+    for (int64_t i = 0; i < place->nnames; i++)
+        if (rshi_zero_rank(place->name[i], RSHI_ZERO_OPTIMIZER, &mp) >= 0) return true;
+    return false;
 }
 
 const rshi_ckpt_kind rshi_kind_zero = {"DeepSpeed ZeRO directory", detect_zero, read_zero, false};

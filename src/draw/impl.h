@@ -25,7 +25,8 @@ typedef struct rshi_borders {
     int n;   /* number of intervals */
     int gap; /* the interval that is not drawn in detail; -1: none */
     int64_t at[RSHI_DRAW_INTERVALS + 1];
-    int64_t unit, times; /* period, and number of whole periods; 0: no period is known */
+    int64_t unit;  /* the period of the cuts, in indices; 0: no period is known */
+    int64_t times; /* number of periods; 0: the dim is not a multiple of `unit` */
 } rshi_borders;
 
 static inline int64_t rshi_borders_span(const rshi_borders *e) { return e->at[e->n] - e->at[0]; }
@@ -169,6 +170,9 @@ static inline int rshi_scene_cell(const rshi_scene *s, int slice, int row, int c
 /* Calls fn for each cell of a mask. */
 typedef void (*rshi_cell_fn)(void *ctx, int cell);
 void rshi_scene_each(const rshi_scene *s, const rshi_mask *m, rshi_cell_fn fn, void *ctx);
+/* Writes the sentence above the picture: how many bytes move, or how many a layout holds. */
+#define RSHI_HEADING 192
+void rshi_scene_heading(const rshi_scene *s, char text[RSHI_HEADING]);
 /* Writes note i about what the picture omits; false: there is no such note. */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
 
@@ -263,9 +267,10 @@ rshi_panel rshi_panel_at(const rshi_canvas *c, int side, int x, int y);
 int rshi_panel_width(const rshi_canvas *c);
 int rshi_panel_height(const rshi_canvas *c);
 rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p);
-/* Calls fn(ctx, place, index) for each index to write next to a dim, in ascending order. */
+/* Calls fn(ctx, place, index) for each index to write next to rows or columns, in ascending order;
+ * indices are at cuts of the panel's own side. */
 typedef rsh_status (*rshi_tick_fn)(void *ctx, int place, int64_t index);
-rsh_status rshi_ticks_each(const rshi_format *f, const rshi_borders *e, const int *place, bool down,
+rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction,
                            rshi_tick_fn fn, void *ctx);
 rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p);
 /* The legend: colour swatches by axis, wrapped to the width. */

@@ -1,4 +1,4 @@
-/* storage: memory that tensors share; the last to drop it frees it. */
+/* storage: reference-counted memory that tensors share. */
 #ifndef RESHARD_TENSOR_STORAGE_H
 #define RESHARD_TENSOR_STORAGE_H
 
@@ -10,18 +10,18 @@
 
 typedef struct rshi_storage {
     atomic_long refs;
-    atomic_uint_fast64_t version; /* changes of its elements so far */
-    uint64_t serial;              /* that no other storage of the process has or had */
+    atomic_uint_fast64_t version; /* number of changes of its elements */
+    uint64_t serial;              /* unique in the process, never reused */
     char *data;                   /* the first byte */
-    size_t bytes;                 /* from there on; no view reaches beyond */
-    rshi_account *owner; /* a reference; NULL for memory of somebody else, not ours to free */
+    size_t bytes;                 /* its size; no view exceeds it */
+    rshi_account *owner; /* a reference; NULL: the library does not own the memory */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
 
-/* New with one reference; NULL and a sentence when there is no memory. */
+/* Creates a storage with one reference; NULL with an error message if memory runs out. */
 rshi_storage *rshi_storage_new(size_t bytes, bool zero);
-/* Memory of somebody else: `bytes` from `data` on. */
+/* Wraps memory of the caller: `bytes` from `data` on. */
 rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx);
 
 rshi_storage *rshi_storage_hold(rshi_storage *s);

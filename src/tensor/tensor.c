@@ -1,4 +1,4 @@
-/* Tensor: shape and strides over a share of a storage. */
+/* Tensor: shape and strides on a storage. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -7,19 +7,19 @@
 
 struct rsh_tensor {
     rshi_storage *storage; /* one reference */
-    char *data;            /* element 0,...,0; may stand anywhere in the storage, strides may be negative */
+    char *data;            /* element 0,...,0, which may be anywhere in the storage because strides may be negative */
     rsh_dtype dtype;
     int ndim;
     int64_t count;
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* in elements */
 };
 
-/* Offsets, in elements from element 0,...,0, of the lowest and the highest element. */
+/* Offsets of the lowest and the highest element, in elements from element 0,...,0. */
 typedef struct reach {
     int64_t low, high;
 } reach;
 
-/* ---- form: shape and strides, checked before there is memory ---- */
+/* ---- form: shape and strides, checked before memory is allocated ---- */
 
 static rsh_status check_shape(int ndim, const int64_t *shape) {
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "tensor cannot have %d dims: expected 0 to %d", ndim,
@@ -30,7 +30,7 @@ static rsh_status check_shape(int ndim, const int64_t *shape) {
     return RSH_OK;
 }
 
-/* Bytes of a dense tensor, with empty dimensions counted as 1: then strides do not overflow either. */
+/* Checks the size of a dense tensor in bytes.  Empty dims count as 1, so that strides do not overflow either. */
 static rsh_status check_bytes(const rsh_tensor *t) {
     int64_t bytes = (int64_t)rsh_dtype_size(t->dtype);
     for (int d = 0; d < t->ndim; d++)
@@ -39,7 +39,7 @@ static rsh_status check_bytes(const rsh_tensor *t) {
     return RSH_OK;
 }
 
-/* RSH_EVALUE if an element is further away than an address can say. */
+/* Returns RSH_EVALUE if the distance to an element exceeds the address range. */
 static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     reach r = {0, 0};
     int64_t item = (int64_t)rsh_dtype_size(t->dtype), bytes;
@@ -54,17 +54,17 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     return RSH_OK;
 }
 
-/* With its element 0,...,0 at `data`. */
+/* Returns the span if element 0,...,0 is at `data`. */
 static rshi_span span_of(const rsh_tensor *t, const void *data) {
     uintptr_t first = (uintptr_t)data, item = rsh_dtype_size(t->dtype);
     reach r = {0, 0};
-    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* checked when t was made */
+    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* checked when t was created */
     return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
 }
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
     RSH_TRY(rshi_settings_check());
-    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;
     t->ndim = ndim;
@@ -80,9 +80,10 @@ static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64
     return find_reach(t, &r);
 }
 
-/* A tensor on the heap with the form of `form`, taking over its reference to the storage. */
-static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
-    rsh_tensor *t = storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and often: kept for the next */
+/* Allocates a tensor with the given form, and takes over the reference to the storage. */
+static rsh_status new_from_form(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
+    rsh_tensor *t =
+        storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and frequent, so freed blocks are kept for reuse */
     if (!t) return rshi_nomem();
     *t = *form;
     t->storage = storage;
@@ -91,24 +92,24 @@ static rsh_status settle(rsh_tensor *form, rshi_storage *storage, char *data, rs
     return RSH_OK;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
+static rsh_status new_tensor(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "tensor: out is NULL");
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, dtype, ndim, shape, NULL));
     rshi_storage *s = rshi_storage_new((size_t)form.count * rsh_dtype_size(dtype), zero);
-    rsh_status st = settle(&form, s, s ? s->data : NULL, out);
+    rsh_status st = new_from_form(&form, s, s ? s->data : NULL, out);
     if (st && s) rshi_storage_drop(s);
     return st;
 }
 
 rsh_status rsh_tensor_empty(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    return make(dtype, ndim, shape, false, out);
+    return new_tensor(dtype, ndim, shape, false, out);
 }
 
 rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    return make(dtype, ndim, shape, true, out);
+    return new_tensor(dtype, ndim, shape, true, out);
 }
 
 rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
@@ -121,15 +122,15 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
     rshi_span span = span_of(&form, data);
     rshi_storage *s = rshi_storage_wrap(form.count ? (char *)data - ((uintptr_t)data - span.start) : data,
                                         span.end - span.start, deleter, ctx);
-    rsh_status st = settle(&form, s, data, out);
+    rsh_status st = new_from_form(&form, s, data, out);
     if (st && s) {
-        s->deleter = NULL; /* the memory stays the caller's */
+        s->deleter = NULL; /* the caller keeps the memory */
         rshi_storage_drop(s);
     }
     return st;
 }
 
-/* Does `form`, which has elements, its first `at` elements into the storage, stay inside? */
+/* Checks that `form`, which is not empty and starts `at` elements into the storage, does not exceed it. */
 static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
@@ -153,7 +154,7 @@ rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const 
     RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "view has %lld elements but the tensor's data is NULL",
                 (long long)form.count);
     if (form.count) RSH_TRY(check_inside(t->storage, &form, at));
-    RSH_TRY(settle(&form, t->storage, form.count ? t->data + bytes : t->data, out));
+    RSH_TRY(new_from_form(&form, t->storage, form.count ? t->data + bytes : t->data, out));
     rshi_storage_hold(t->storage);
     return RSH_OK;
 }
@@ -164,7 +165,7 @@ void rsh_tensor_free(rsh_tensor *t) {
     rshi_free_data(t, sizeof *t);
 }
 
-/* ---- asking ---- */
+/* ---- getters ---- */
 
 void *rsh_tensor_data(const rsh_tensor *t) { return t ? t->data : NULL; }
 rsh_dtype rsh_tensor_dtype(const rsh_tensor *t) { return t ? t->dtype : RSH_DTYPE_NONE; }
@@ -173,7 +174,7 @@ const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t ? t->shape : NUL
 const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t ? t->strides : NULL; }
 int64_t rsh_tensor_count(const rsh_tensor *t) { return t ? t->count : 0; }
 
-/* Strides of dimensions of size 1 are never used. */
+/* Strides of dims of size 1 are ignored. */
 bool rsh_tensor_dense(const rsh_tensor *t) {
     int64_t step = 1;
     if (!t) return false;
