@@ -10,8 +10,8 @@ typedef struct launched {
     rsh_status (*close)(rsh_comm *comm);
 } launched;
 
-/* Did mpirun start several processes without --engine?  If so, the first of them prints an error that
- * names `verb` and the default `engine`. */
+/* Did mpirun start several processes without --engine?  If so, the first of them prints an error
+ * that names `verb` and the default `engine`. */
 bool launched_forgotten(const char *verb, const char *engine);
 /* Joins the other ranks if `engine` is mpi; afterwards only rank 0 prints.  Returns DONE, or FAILED
  * after printing an error. */

@@ -1,4 +1,4 @@
-/* new_file: writes a file as NAME.reshard-partial and renames it to NAME when it is complete.  Until
+/* new_file: writes a file as NAME.reshard-partial and renames it to NAME when it is complete. Until
  * then an existing NAME is unchanged. */
 #ifndef RESHARD_CLI_NEW_FILE_H
 #define RESHARD_CLI_NEW_FILE_H
@@ -9,7 +9,7 @@
 
 typedef struct new_file {
     char name[PATH_MAX];      /* of the file, links followed */
-    char path[PATH_MAX + 20]; /* the file that is written; for a device or a pipe the same as name */
+    char path[PATH_MAX + 20]; /* the file that is written; same as name for a device or a pipe */
 } new_file;
 
 /* Returns a descriptor to write to, or -1 with errno.  A terminating signal removes the file. */

@@ -16,8 +16,8 @@ typedef struct npy_array {
 
 /* NumPy's name of a dtype, such as "<f4"; NULL: it has none.  Static. */
 const char *npy_descr(rsh_dtype dtype);
-/* Reads the header; the array follows in the file.  RSH_EVALUE if it is not a .npy file, or no layout
- * can have such an array. */
+/* Reads the header; the array follows in the file.  RSH_EVALUE if it is not a .npy file, or no
+ * layout can have such an array. */
 rsh_status npy_read(int fd, const char *path, npy_array *out);
 size_t npy_write(const npy_array *a, char header[NPY_HEADER]); /* returns the length */
 const char *npy_print(const npy_array *a, char text[NPY_TEXT]); /* "f32[4, 8]" */

@@ -29,14 +29,14 @@ typedef struct files {
 bool files_name_known(const char *name);
 /* Makes the name for a rank.  False: it is too long.  *has: the name contains the rank. */
 bool part_path(const char *name, int64_t rank, char path[PATH_MAX], bool *has);
-/* Opens.  With `look` also checks all files that will be read, and whether those that will be written
- * can be created.  RSH_EIO; RSH_EVALUE; RSH_EUNSUP. */
+/* Opens.  With `look` also checks all files that will be read, and whether those that will be
+ * written can be created.  RSH_EIO; RSH_EVALUE; RSH_EUNSUP. */
 rsh_status files_open(files *f, const char *name, const char *side, const parts *p, bool out,
                       bool look);
 /* Reads or writes the next bytes. */
 rsh_status files_move(files *f, char *data, size_t bytes);
-/* Called after the last byte: fails if a file that was read has more bytes, and completes files that
- * were written. */
+/* Called after the last byte: fails if a file that was read has more bytes, and completes files
+ * that were written. */
 rsh_status files_finish(files *f);
 void files_abandon(files *f); /* after a failure: removes the incomplete file */
 /* Reads all parts into memory; maps the file if possible. */

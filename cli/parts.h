@@ -21,8 +21,8 @@ typedef struct parts {
 int parts_measure(parts *p, const rsh_layout *layout);
 rsh_status parts_allocate(parts *p);
 void parts_settle(parts *p, char *data); /* sets the address of the block */
-/* Sets row-major strides, or with `fortran` column-major ones, instead of the layout's order.  Returns
- * DONE, or FAILED after printing an error. */
+/* Sets row-major strides, or with `fortran` column-major ones, instead of the layout's order.
+ * Returns DONE, or FAILED after printing an error. */
 int parts_order(parts *p, bool fortran);
 void dense_strides(int ndim, const int64_t *shape, bool fortran, int64_t *strides);
 /* The index of the first part of a rank. */

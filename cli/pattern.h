@@ -1,8 +1,8 @@
 /* pattern: values computed from global indices, so that every element can be checked after a move.
  *
- * Values are integers that both dtypes of a move represent exactly.  In a reduction one contribution,
- * chosen by the index, has the value and the others are neutral.  So the result is exact in any order
- * of reduction, and a lost or duplicate contribution is detected. */
+ * Values are integers that both dtypes of a move represent exactly.  In a reduction one
+ * contribution, chosen by the index, has the value and the others are neutral.  So the result is
+ * exact in any order of reduction, and a lost or duplicate contribution is detected. */
 #ifndef RESHARD_CLI_PATTERN_H
 #define RESHARD_CLI_PATTERN_H
 
@@ -18,8 +18,8 @@ typedef struct pattern {
     unsigned char other[16]; /* the neutral element */
 } pattern;
 
-/* The pattern that FROM is filled with, and the one that TO must have after the move.  False: out of
- * memory. */
+/* The pattern that FROM is filled with, and the one that TO must have after the move.  False: out
+ * of memory. */
 bool pattern_source(pattern *p, const layout_pair *pair);
 bool pattern_result(pattern *p, const layout_pair *pair);
 void pattern_free(pattern *p);

@@ -13,8 +13,8 @@ typedef struct rank_parts {
     int64_t nparts, first; /* first: index of its first part among the parts of all ranks */
 } rank_parts;
 
-/* Allocates this rank's parts, in the element order of the files.  The caller frees *h, also after a
- * failure.  Local. */
+/* Allocates this rank's parts, in the element order of the files.  The caller frees *h, also after
+ * a failure.  Local. */
 rsh_status rank_parts_take(rsh_comm *comm, const files *f, rank_parts *h);
 void rank_parts_free(rank_parts *h);
 /* Collective. */

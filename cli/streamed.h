@@ -1,6 +1,6 @@
-/* streamed: a move between ranks that do not share memory.  Rank 0 reads the source window by window
- * and sends the data to its ranks; the result returns in the same way.  Besides the parts of all
- * ranks only one window is in memory. */
+/* streamed: a move between ranks that do not share memory.  Rank 0 reads the source window by
+ * window and sends the data to its ranks; the result returns in the same way.  Besides the parts of
+ * all ranks only one window is in memory. */
 #ifndef RESHARD_CLI_STREAMED_H
 #define RESHARD_CLI_STREAMED_H
 

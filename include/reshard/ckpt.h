@@ -1,8 +1,8 @@
 /* Checkpoint: reads, converts, saves and loads named tensors in files.
  *
- * A tensor in a checkpoint is a layout whose parts are stored at file offsets.  Opening a checkpoint
- * reads headers only.  rsh_ckpt_convert rewrites a checkpoint with different layouts; rsh_ckpt_save
- * and rsh_ckpt_load move sharded tensors to files and back.
+ * A tensor in a checkpoint is a layout whose parts are stored at file offsets.  Opening a
+ * checkpoint reads headers only.  rsh_ckpt_convert rewrites a checkpoint with different layouts;
+ * rsh_ckpt_save and rsh_ckpt_load move sharded tensors to files and back.
  */
 #ifndef RESHARD_CKPT_H
 #define RESHARD_CKPT_H
@@ -52,7 +52,8 @@ RSH_API rsh_status rsh_ckpt_open(const char *path, const rsh_ckpt_rules *from, r
 /* Frees the checkpoint and closes its files.  No-op for NULL.  Local. */
 RSH_API void rsh_ckpt_free(rsh_ckpt *c);
 
-/* Returns the name of its format, such as "Hugging Face directory".  The string is static.  Local. */
+/* Returns the name of its format, such as "Hugging Face directory".  The string is static.
+ * Local. */
 RSH_API const char *rsh_ckpt_kind(const rsh_ckpt *c); /* NULL for NULL */
 
 /* One tensor.  Pointers are borrowed and live as long as the checkpoint. */
@@ -85,9 +86,8 @@ RSH_API int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name);
 RSH_API int64_t rsh_ckpt_nfiles(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_file(const rsh_ckpt *c, int64_t i, const char **name,
                                      uint64_t *bytes);
-/* Returns the number of metadata entries, and entry i (borrowed).  Entries that describe layouts and
- * digests are omitted.
- * RSH_EINDEX if there is no such entry.  Local. */
+/* Returns the number of metadata entries, and entry i (borrowed).  Entries that describe layouts
+ * and digests are omitted.  RSH_EINDEX if there is no such entry.  Local. */
 RSH_API int64_t rsh_ckpt_nmeta(const rsh_ckpt *c);
 RSH_API rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key,
                                      const char **value);
@@ -100,11 +100,10 @@ RSH_API rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const c
 
 /* Reads a box of a tensor (NULL: all of it) into memory of the caller.  to->data receives the first
  * element of the box; to->strides are the strides of its dims (NULL: contiguous and row-major).
- * Elements are not converted.  If parts are stored several times, one copy is read.  A stated digest
- * is not checked.
- * RSH_EINDEX if there is no such tensor or the box is not inside it; RSH_EVALUE if to->data is NULL
- * and the box is not empty; RSH_EUNSUP for elements smaller than a byte; RSH_EIO, also if a file has
- * changed; RSH_ENOMEM.  Local, from any thread. */
+ * Elements are not converted.  If parts are stored several times, one copy is read.  A stated
+ * digest is not checked.  RSH_EINDEX if there is no such tensor or the box is not inside it;
+ * RSH_EVALUE if to->data is NULL and the box is not empty; RSH_EUNSUP for elements smaller than a
+ * byte; RSH_EIO, also if a file has changed; RSH_ENOMEM.  Local, from any thread. */
 RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box,
                                  const rsh_memory *to);
 
@@ -112,9 +111,9 @@ RSH_API rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_bo
 
 /* Applies rules to an open checkpoint.  *out has the tensors that the rules make and can be read,
  * loaded and compared like any other checkpoint.  Forms are ignored, except for their dtypes, which
- * dequantised tensors need.  Reads headers only.  *out borrows c and the rules: free it before them.
- * RSH_EVALUE, naming file, line and tensor, if the rules do not match the checkpoint; RSH_EUNSUP if
- * c is already mapped or a tensor needs too many boxes; RSH_ENOMEM.  Local. */
+ * dequantised tensors need.  Reads headers only.  *out borrows c and the rules: free it before
+ * them.  RSH_EVALUE, naming file, line and tensor, if the rules do not match the checkpoint;
+ * RSH_EUNSUP if c is already mapped or a tensor needs too many boxes; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_ckpt_map(const rsh_ckpt *c, const rsh_ckpt_rules *map, rsh_ckpt **out);
 
 /* Makes the rules that undo `map`.  c is a checkpoint that was made with it; sizes that `map` does
@@ -160,12 +159,12 @@ typedef struct rsh_convert_report {
     uint64_t source_bytes;              /* of the source tensors, not counting copies */
     uint64_t target_bytes;              /* of all files of the result */
     uint64_t bytes_read, bytes_written; /* tensor bytes, by this run */
-    uint64_t bytes_kept;                /* source bytes that an interrupted run had already converted */
+    uint64_t bytes_kept; /* source bytes that an interrupted run had already converted */
     bool verified;                      /* with opts->verify: every element was compared */
     int64_t converted;                  /* number of tensors whose dtype changed */
     int64_t digests_unchecked; /* source tensors whose stated digest was not checked: with
-                                  opts->no_digest and without opts->verify, if its format is unknown,
-                                  or if rules use only a part of the tensor */
+                                  opts->no_digest and without opts->verify, if its format is
+                                  unknown, or if rules use only a part of the tensor */
     int64_t folders; /* number of subdirectories of the source, which are not copied */
     bool gap; /* for a moment no target existed, as the file system cannot swap two names */
 } rsh_convert_report;
@@ -250,16 +249,16 @@ typedef struct rsh_load_stats {
 #define RSH_LOAD_STATS_INIT {sizeof(rsh_load_stats), 0, 0, 0, 0}
 
 /* Loads n tensors of an open checkpoint into sharded tensors of the comm.  Layouts may differ;
- * elements are converted if dtypes differ.  Every rank passes the checkpoint that it opened (threads
- * may share one), the same names, and tensors of the same layouts.
+ * elements are converted if dtypes differ.  Every rank passes the checkpoint that it opened
+ * (threads may share one), the same names, and tensors of the same layouts.
  *
  * One rank of each node reads a byte that the node needs, in large runs, and the data is then
  * redistributed.  Tensors are read in batches: each rank needs a buffer for its share of a batch,
  * which is 64 MiB or its share of one tensor, if that is larger.  stats may be NULL.  Digests that
  * the files state are checked.
- * RSH_EKEY if there is no tensor of that name; RSH_EVALUE if shapes differ or a tensor is on another
- * comm; RSH_ETYPE for dtypes that cannot be converted; RSH_EUNSUP for a partial layout; RSH_EIO,
- * also if a stated digest is wrong.  If a call fails, elements are undefined.
+ * RSH_EKEY if there is no tensor of that name; RSH_EVALUE if shapes differ or a tensor is on
+ * another comm; RSH_ETYPE for dtypes that cannot be converted; RSH_EUNSUP for a partial layout;
+ * RSH_EIO, also if a stated digest is wrong.  If a call fails, elements are undefined.
  * Collective. */
 RSH_API rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n,
                                  const char *const *names, rsh_sharded *const *tensors,

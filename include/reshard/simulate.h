@@ -21,10 +21,10 @@ typedef struct rsh_machine {
     double nic;         /* rate into a node, and at the same time out of it; 0: only one node */
     double latency;     /* seconds from one rank to another */
     double run_bytes;   /* each contiguous run costs as much as copying this many bytes */
-    double transposed;  /* copy rate of a node if source and destination have different fastest dims;
-                           0: half of `memory` */
-    double combined;    /* rate of a node for reductions, counting half of the bytes read and written;
-                           0: as `memory` */
+    double transposed; /* copy rate of a node if source and destination have different fastest dims;
+                          0: half of `memory` */
+    double combined; /* rate of a node for reductions, counting half of the bytes read and written;
+                        0: as `memory` */
 } rsh_machine;
 #define RSH_MACHINE_INIT {sizeof(rsh_machine), 0, 0, 0, 0, 0, 0, 0}
 

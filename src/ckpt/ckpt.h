@@ -42,8 +42,8 @@ typedef struct rshi_ckpt_tensor {
     int64_t part;         /* index in ckpt->parts of its first part; parts are in rank order */
     const char *digest;   /* the digest that its files state, in ckpt->store; NULL: none */
     int32_t named_in;     /* the first file that named it; -1: none */
-    bool ranks_are_files; /* ranks of the layout are ranks of a job; false: they only number parts */
-    const rshi_packing *packing; /* of quantised elements, whose last size counts bytes; NULL: not quantised */
+    bool ranks_are_files; /* ranks of the layout are ranks of a job; false: they number parts */
+    const rshi_packing *packing; /* NULL: not quantised; otherwise the last size counts bytes */
     /* of a mapped checkpoint (see map.h) */
     const struct rshi_ckpt_view *view; /* how it is built; NULL: `parts` says where it is stored */
     int64_t source;   /* index in the base of the tensor that it equals; -1: it has a view */
@@ -113,7 +113,8 @@ struct rsh_ckpt {
     int64_t nboxes, boxes_room;
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
     struct rshi_gguf *gguf; /* owned; metadata of GGUF files, see gguf.h; NULL: another format */
-    /* of a mapped checkpoint: everything except tensors, slots, store and path belongs to the base */
+    /* of a mapped checkpoint: everything except tensors, slots, store and path belongs to the base
+     */
     const rsh_ckpt *base;   /* borrowed; NULL: not mapped */
     const rsh_ckpt_rules *rules; /* borrowed; NULL: the same tensors as in the base */
     struct rshi_map_instance *instance; /* owned; see map.h */
@@ -142,8 +143,8 @@ rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
 /* Adds a file in `directory` (NULL: `name` is a path).  RSH_EIO if it is not a regular file. */
 rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file);
 int64_t rshi_ckpt_find_file(const rsh_ckpt *c, const char *name); /* -1: none has that name */
-/* Adds a tensor; where its bytes are is set afterwards.  `file` and `at` say where it was named, for
- * messages.  RSH_EVALUE if the name already exists or the number of elements overflows. */
+/* Adds a tensor; where its bytes are is set afterwards.  `file` and `at` say where it was named,
+ * for messages.  RSH_EVALUE if the name already exists or the number of elements overflows. */
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype,
                                 int ndim, const int64_t *shape, int32_t file, uint64_t at,
                                 int64_t *tensor);
@@ -156,8 +157,8 @@ rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const 
 /* Where the bytes are: each tensor uses one of these ways. */
 /* The whole tensor is contiguous and row-major at the offset. */
 rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64_t at);
-/* The parts of a layout, in rank order; each rank has its own file.  Holds the layout and copies the
- * list. */
+/* The parts of a layout, in rank order; each rank has its own file.  Holds the layout and copies
+ * the list. */
 rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout,
                                int64_t nparts, const rshi_ckpt_part *parts);
 /* Adds one box of the tensor, contiguous and row-major at the offset.  All boxes of a tensor must
@@ -174,16 +175,16 @@ rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo
 
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
-/* Adds the files of the directory that hold no tensors (config.json, tokenizers), which a conversion
- * copies.  Follows links. */
+/* Adds the files of the directory that hold no tensors (config.json, tokenizers), which a
+ * conversion copies.  Follows links. */
 rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place);
 rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path);
 /* Adds bytes that describe tensors to the file's hash. */
 void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n);
 
 /* Called after a source has read everything.  Turns boxes into layouts (RSH_EVALUE names a missing
- * or duplicate element) and checks that every part is inside its file (RSH_EVALUE names file, tensor
- * and offset). */
+ * or duplicate element) and checks that every part is inside its file (RSH_EVALUE names file,
+ * tensor and offset). */
 rsh_status rshi_ckpt_seal(rsh_ckpt *c);
 
 /* ---- sources ---- */
@@ -254,7 +255,8 @@ typedef struct rshi_header_tensor {
 } rshi_header_tensor;
 
 typedef struct rshi_header {
-    rshi_header_tensor *tensor; /* sorted by begin; without gaps or overlaps, to the end of the file */
+    rshi_header_tensor
+        *tensor; /* sorted by begin; without gaps or overlaps, to the end of the file */
     int64_t ntensors, room;
     int64_t *shapes;
     int64_t nshapes, shapes_room;
@@ -266,8 +268,8 @@ typedef struct rshi_header {
 } rshi_header;
 
 /* Reads and checks the header of one file; `name` is for messages.  RSH_EIO if it cannot be read;
- * RSH_EVALUE, naming file, tensor and byte offset, if it is not valid safetensors; RSH_EUNSUP for an
- * unsupported dtype or too many dims.  Free *out with rshi_header_free. */
+ * RSH_EVALUE, naming file, tensor and byte offset, if it is not valid safetensors; RSH_EUNSUP for
+ * an unsupported dtype or too many dims.  Free *out with rshi_header_free. */
 rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out);
 void rshi_header_free(rshi_header *h);
 const char *rshi_header_meta(const rshi_header *h, const char *key); /* NULL: no such key */
@@ -334,8 +336,8 @@ void rshi_json_close(rshi_json *j);
 rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out);
 /* Reads the next token, which must be `want`. */
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want);
-/* Inside an object: reads the next key, or the end (*more is false).  Inside a list: reads the first
- * token of the next value, or the end. */
+/* Inside an object: reads the next key, or the end (*more is false).  Inside a list: reads the
+ * first token of the next value, or the end. */
 rsh_status rshi_json_key(rshi_json *j, bool *more);
 rsh_status rshi_json_item(rshi_json *j, rshi_json_token *out, bool *more);
 /* Skips one value: the next, or, if `started`, the rest of the one whose first token was just read.
@@ -379,7 +381,8 @@ rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, 
 #define RSHI_MOST_RANKS 65536 /* of a mesh in rules; every rank has a file */
 
 typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
-/* Does the name match?  In the pattern `*` matches any text, `?` any character, `<a-b>` an integer. */
+/* Does the name match?  In the pattern `*` matches any text, `?` any character, `<a-b>` an integer.
+ */
 bool rshi_glob(const char *pattern, const char *name);
 /* Replaces {rank} and {part} in the pattern `files`; the caller frees *out with rshi_free. */
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);

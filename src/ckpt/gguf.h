@@ -28,10 +28,11 @@ typedef struct rshi_gguf_pair {
 struct rshi_gguf {
     uint32_t version; /* of the first file */
     uint64_t align;   /* alignment of the data of the first file, in bytes */
-    rshi_gguf_pair *pair; /* owned; entries of the first file, then entries of other files with new keys */
+    rshi_gguf_pair
+        *pair; /* owned; entries of the first file, then entries of other files with new keys */
     int64_t npairs, room;
     rshi_name_table keys; /* indices in `pair` by key; keys are in the checkpoint's store */
-    char *stem;           /* owned; name of the model: the file name without "-00001-of-00003.gguf" */
+    char *stem; /* owned; name of the model: the file name without "-00001-of-00003.gguf" */
     uint64_t tensors;     /* split.tensors.count of the first file; 0: it has no such key */
 };
 

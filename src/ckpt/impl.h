@@ -1,5 +1,5 @@
-/* impl: how tensors are copied between files: source and target sides, windows, blocks, the job, the
- * files of the result, the journal and publication. */
+/* impl: how tensors are copied between files: source and target sides, windows, blocks, the job,
+ * the files of the result, the journal and publication. */
 #ifndef RESHARD_CKPT_IMPL_H
 #define RESHARD_CKPT_IMPL_H
 
@@ -24,8 +24,8 @@ typedef struct rshi_stored_piece {
     /* of views: row-major index and strides in the source tensor, to check its digest */
     bool checked;
     int64_t from, from_stride[RSH_MAX_NDIM];
-    /* of views: elements are multiplied by scales.  Dim d of the piece is dim scale_of[d] (-1: none)
-     * of the scaled tensor, and the index there is scale_first[scale_of[d]] + local index */
+    /* of views: elements are multiplied by scales.  Dim d of the piece is dim scale_of[d] (-1:
+     * none) of the scaled tensor, and the index there is scale_first[scale_of[d]] + local index */
     int32_t scale; /* -1: none */
     int8_t scale_of[RSH_MAX_NDIM];
     int64_t scale_first[RSH_MAX_NDIM];
@@ -188,14 +188,15 @@ typedef struct rshi_mover {
     size_t budget; /* bytes of scratch */
     rshi_runs run[RSH_MAX_NDIM];
     rsh_digest sum; /* of the window, as it is written */
-    rsh_digest source_sum; /* of the window's elements of source tensors whose digests are checked */
+    rsh_digest
+        source_sum; /* of the window's elements of source tensors whose digests are checked */
     uint64_t hash;  /* of the bytes that were written or read back */
     uint64_t bytes_read, bytes_written;
     rshi_differing differing;
 } rshi_mover;
 void rshi_mover_free(rshi_mover *m);
-/* Copies one window; adds to m->sum, m->source_sum and m->hash.  The caller has filled m->src, m->dst
- * and m->to. */
+/* Copies one window; adds to m->sum, m->source_sum and m->hash.  The caller has filled m->src,
+ * m->dst and m->to. */
 rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window);
 
 /* ---- a job: all windows of many tensors, by several threads ---- */
@@ -282,7 +283,7 @@ typedef struct rshi_target {
     const rsh_ckpt *source;
     const rsh_ckpt_rules *rules; /* NULL: whole, under the names of the source */
     bool by_rank;           /* rank files; false: whole tensors */
-    const struct rshi_gguf *gguf; /* metadata of the source if the result is GGUF; NULL: safetensors */
+    const struct rshi_gguf *gguf; /* metadata of the source if the result is GGUF; else NULL */
     bool digests;           /* the headers of rank files have room for digests */
     rshi_target_tensor *tensor;
     int64_t ntensors, tensors_room;
@@ -327,8 +328,8 @@ rsh_status rshi_scale_layout(const rshi_weight *w, int nblocks, const int64_t *b
 
 /* ---- the working directory TARGET.reshard-partial ----
  *
- * It holds `data`, which is renamed to the target at the end, and `journal`, which lists the windows
- * that are complete. */
+ * It holds `data`, which is renamed to the target at the end, and `journal`, which lists the
+ * windows that are complete. */
 
 #define RSHI_PARTIAL_SUFFIX ".reshard-partial"
 

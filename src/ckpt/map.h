@@ -10,8 +10,8 @@
 
 /* Applies rules (NULL: tensors are unchanged) to the tensors that `opts` includes.  opts may be
  * NULL.  *out borrows c and the rules; free it with rsh_ckpt_free.
- * RSH_EVALUE if a source tensor is not used, two lines make the same target, a line matches nothing,
- * an operand is missing or shapes do not match; RSH_EUNSUP; RSH_ENOMEM. */
+ * RSH_EVALUE if a source tensor is not used, two lines make the same target, a line matches
+ * nothing, an operand is missing or shapes do not match; RSH_EUNSUP; RSH_ENOMEM. */
 rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules,
                           const rsh_convert_opts *opts, rsh_ckpt **out);
 

@@ -41,7 +41,8 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_PARTIAL,
     RSHI_CLASS_LOCAL_SHARD, /* of a ShardedTensor: a tensor and its metadata */
     RSHI_CLASS_SHARD_METADATA,
-    RSHI_CLASS_STORAGE_INFO, /* objects of the classes up to here are made empty and then get a state */
+    RSHI_CLASS_STORAGE_INFO, /* objects of the classes up to here are made empty and then get a
+                                state */
     RSHI_CLASS_MEMORY_FORMAT,
     RSHI_CLASS_GET_LAYOUT,
     RSHI_CLASS_GETATTR,
@@ -94,8 +95,8 @@ typedef struct rshi_pickle {
 
 /* Reads the pickle at the start of these bytes; more bytes may follow it.  The bytes are borrowed
  * and must outlive the values.  RSH_EVALUE, naming file and byte offset, if the pickle is malformed
- * or has an unknown opcode; RSH_EUNSUP for an unsupported dtype; RSH_ENOMEM.  The caller frees *out,
- * also after an error. */
+ * or has an unknown opcode; RSH_EUNSUP for an unsupported dtype; RSH_ENOMEM.  The caller frees
+ * *out, also after an error. */
 rsh_status rshi_pickle_read(const void *bytes, size_t n, const char *file, uint64_t base,
                             rshi_pickle *out);
 void rshi_pickle_free(rshi_pickle *p);
@@ -103,7 +104,8 @@ void rshi_pickle_free(rshi_pickle *p);
 /* Sets the error "FILE: byte N: ..." for a value and returns RSH_EVALUE. */
 rsh_status rshi_pickle_fail(const rshi_pickle *p, const rshi_pickle_value *v, const char *format,
                             ...) __attribute__((format(printf, 3, 4)));
-bool rshi_pickle_is(const rshi_pickle_value *v, rshi_pickle_class class); /* is it an object of it? */
+bool rshi_pickle_is(const rshi_pickle_value *v,
+                    rshi_pickle_class class); /* is it an object of it? */
 bool rshi_pickle_is_class(const rshi_pickle_value *v, rshi_pickle_class class);
 bool rshi_pickle_text_is(const rshi_pickle_value *v, const char *text);
 /* Returns a field of an object whose state is a dict, or a tuple of two dicts (attributes and

@@ -4,11 +4,11 @@
 
 #include "ckpt/ckpt.h"
 
-/* Reads a box (NULL: all) of a tensor into memory at `to`, with the given element strides.  If parts
- * are stored several times, one copy is read.  Adds the number of bytes read from files to *read,
- * which may be NULL; it exceeds the size of the box if gaps between short rows are read as well.
- * RSH_EINDEX if the box is not inside the tensor; RSH_EUNSUP for elements smaller than a byte;
- * RSH_EIO; RSH_ENOMEM.  From any thread. */
+/* Reads a box (NULL: all) of a tensor into memory at `to`, with the given element strides.  If
+ * parts are stored several times, one copy is read.  Adds the number of bytes read from files to
+ * *read, which may be NULL; it exceeds the size of the box if gaps between short rows are read as
+ * well.  RSH_EINDEX if the box is not inside the tensor; RSH_EUNSUP for elements smaller than a
+ * byte; RSH_EIO; RSH_ENOMEM.  From any thread. */
 rsh_status rshi_ckpt_read_box(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, char *to,
                               const int64_t *strides, uint64_t *read);
 
@@ -20,8 +20,8 @@ rsh_status rshi_ckpt_part_numbers(const rshi_ckpt_tensor *t, int64_t **out);
 bool rshi_piece_is_stored_first(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rshi_piece *p,
                                 const int64_t *base);
 
-/* A strided region of a file: element (i0, i1, ..) is at byte  at + sum i_d * fs[d]  of the file and
- * is read to byte  sum i_d * ms[d]  of the memory. */
+/* A strided region of a file: element (i0, i1, ..) is at byte  at + sum i_d * fs[d]  of the file
+ * and is read to byte  sum i_d * ms[d]  of the memory. */
 typedef struct rshi_file_region {
     int32_t file;
     uint64_t at;

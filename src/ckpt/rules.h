@@ -45,8 +45,8 @@ int64_t rshi_rules_match(const rsh_ckpt_rules *r, const char *name);
 /* RSH_EVALUE unless every line is PATTERN FORM; rules for --from have no other lines. */
 rsh_status rshi_rules_check_from(const rsh_ckpt_rules *r);
 
-/* Makes rules for --from that read the rank files which the rules r wrote: one PATTERN FORM line per
- * target. */
+/* Makes rules for --from that read the rank files which the rules r wrote: one PATTERN FORM line
+ * per target. */
 rsh_status rshi_rules_as_from(const rsh_ckpt_rules *r, rsh_ckpt_rules **out);
 
 /* Checks captures, lists and the nesting of functions of a line. */

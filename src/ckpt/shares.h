@@ -34,15 +34,16 @@ typedef struct rshi_shares {
     int64_t nboxes, boxes_room;
     int64_t *reader; /* ranks, by chunk */
     int64_t nreaders, readers_room;
-    rsh_layout *layout; /* owned: the boxes and the ranks that read them; NULL: the tensor is empty */
+    rsh_layout
+        *layout; /* owned: the boxes and the ranks that read them; NULL: the tensor is empty */
     int64_t mine;       /* number of boxes that this rank reads */
     int64_t bytes;      /* number of bytes that this rank reads */
 } rshi_shares;
 
 /* Divides the reading of a tensor whose destination is `to`.  Adds to load[r] the bytes that rank r
- * of the comm reads, and to *memory the bytes of this rank's buffer.  The result is the same on every
- * rank, except for the fields about this rank.
- * RSH_ENOMEM; RSH_EUNSUP for elements smaller than a byte. */
+ * of the comm reads, and to *memory the bytes of this rank's buffer.  The result is the same on
+ * every rank, except for the fields about this rank.  RSH_ENOMEM; RSH_EUNSUP for elements smaller
+ * than a byte. */
 rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout *to,
                             const rsh_comm *comm, int64_t *load, int64_t *memory,
                             rshi_shares *out);

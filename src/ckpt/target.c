@@ -316,8 +316,8 @@ static rsh_status check_ending(const char *name, bool gguf) {
                 "%s: the target of --format gguf must be a file whose name ends in .gguf, or a directory", name);
     for (size_t i = 0; i < sizeof endings / sizeof *endings - gguf; i++)
         RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
-                    "%s: the result is safetensors, not %s; give a target that ends in .safetensors, or a directory", name,
-                    endings[i]);
+                    "%s: the result is safetensors, not %s; give a target that ends in .safetensors, or a directory",
+                    name, endings[i]);
     return RSH_OK;
 }
 

@@ -52,13 +52,13 @@ typedef struct rshi_torch_gathering {
 /* Reads a file; `rank` as for rshi_torch_boxes. */
 rsh_status rshi_torch_gather(rshi_torch_gathering *g, const char *directory, const char *name,
                              int64_t rank, const char *prefix, int32_t *file);
-/* Called after the last file: adds the plain tensors.  A tensor that differs between ranks is listed
- * as a non-tensor entry instead. */
+/* Called after the last file: adds the plain tensors.  A tensor that differs between ranks is
+ * listed as a non-tensor entry instead. */
 rsh_status rshi_torch_finish(rshi_torch_gathering *g);
 void rshi_torch_gathering_free(rshi_torch_gathering *g);
 
-/* Calls fn for each plain tensor of a file of the checkpoint, and lists the non-tensor entries whose
- * names are not yet in `others`.  RSH_EUNSUP for sharded tensors. */
+/* Calls fn for each plain tensor of a file of the checkpoint, and lists the non-tensor entries
+ * whose names are not yet in `others`.  RSH_EUNSUP for sharded tensors. */
 typedef rsh_status (*rshi_torch_plain_fn)(void *ctx, const char *name, const rshi_pickle_value *v,
                                           const rshi_saved_tensor *t);
 rsh_status rshi_torch_each_plain(rsh_ckpt *c, int32_t file, rshi_name_table *others,

@@ -76,9 +76,9 @@ void rshi_shape_text(rsh_dtype dtype, int ndim, const int64_t *shape, char *text
 /* ---- finding the elements of a view in files ---- */
 
 struct rshi_ckpt_end;
-/* Fills an end with the pieces of a view of c (of its base, if c is mapped): one group for each part
- * of each source.  Reads scales.  RSH_EUNSUP if there are more pieces than RSHI_MOST_PIECES; RSH_EIO
- * if scales cannot be read. */
+/* Fills an end with the pieces of a view of c (of its base, if c is mapped): one group for each
+ * part of each source.  Reads scales.  RSH_EUNSUP if there are more pieces than RSHI_MOST_PIECES;
+ * RSH_EIO if scales cannot be read. */
 rsh_status rshi_view_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name,
                          struct rshi_ckpt_end *out);
 #define RSHI_MOST_PIECES 65536

@@ -19,9 +19,11 @@ typedef struct rshi_piece_list {
 rsh_status rshi_pieces_add(rshi_piece_list *b, const rshi_stored_piece *p);
 /* Returns the part of a piece that starts at local index `first` of dim d and has the indices
  * `set`. */
-rshi_stored_piece rshi_piece_from(const rshi_stored_piece *p, int d, int64_t first, rshi_stripe set);
+rshi_stored_piece rshi_piece_from(const rshi_stored_piece *p, int d, int64_t first,
+                                  rshi_stripe set);
 /* Adds the pieces of a reshaped view that correspond to a piece of v->part[0]. */
-rsh_status rshi_reshape_piece(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p);
+rsh_status rshi_reshape_piece(rshi_piece_list *b, const rshi_ckpt_view *v,
+                              const rshi_stored_piece *p);
 
 void rshi_end_free_scales(rshi_ckpt_end *e);
 

@@ -7,8 +7,8 @@
 #define RSHI_ZERO_OPTIMIZER "_optim_states.pt"
 #define RSHI_ZERO_MODEL     "_model_states.pt"
 
-/* Returns the 3 of "zero_pp_rank_3_mp_rank_00_optim_states.pt", which may begin with "bf16_", and sets
- * *mp to the 0; -1: another name. */
+/* Returns the 3 of "zero_pp_rank_3_mp_rank_00_optim_states.pt", which may begin with "bf16_", and
+ * sets *mp to the 0; -1: another name. */
 int64_t rshi_zero_rank(const char *name, const char *ending, int64_t *mp);
 /* Sets *out to the file of a rank in part `mp` of the model; rank -1: the file for all its ranks;
  * NULL: there is no such file.  RSH_EVALUE if there are two. */

@@ -1,11 +1,11 @@
 /* draw: computes a scene from layouts and plans, which the output formats then draw.
  *
- * Two dims of the tensor are drawn, one down (rows) and one across (columns); the HTML page can show
- * slices along a third.  Of all other dims only index 0 is drawn.  The borders of all parts of both
- * layouts divide these three dims into intervals, at most RSHI_DRAW_INTERVALS each; a cell is a
- * product of one interval per dim.  So a cell is entirely inside or outside of every part, and an
- * interval is one bit of a mask.  A dim with more borders is drawn from both ends; one interval, the
- * gap, stands for everything between. */
+ * Two dims of the tensor are drawn, one down (rows) and one across (columns); the HTML page can
+ * show slices along a third.  Of all other dims only index 0 is drawn.  The borders of all parts of
+ * both layouts divide these three dims into intervals, at most RSHI_DRAW_INTERVALS each; a cell is
+ * a product of one interval per dim.  So a cell is entirely inside or outside of every part, and an
+ * interval is one bit of a mask.  A dim with more borders is drawn from both ends; one interval,
+ * the gap, stands for everything between. */
 #ifndef RESHARD_DRAW_IMPL_H
 #define RESHARD_DRAW_IMPL_H
 
@@ -51,8 +51,8 @@ static inline bool rshi_mask_empty(const rshi_mask *m) {
     return !m->in[0] || !m->in[1] || !m->in[2];
 }
 
-/* A summary of a set of ranks, which is enough to label it and to compare it with another.  Ranks are
- * added in ascending order. */
+/* A summary of a set of ranks, which is enough to label it and to compare it with another.  Ranks
+ * are added in ascending order. */
 #define RSHI_RANKS_NAMED 8
 typedef struct rshi_ranks {
     int64_t count;
@@ -188,15 +188,15 @@ bool rshi_scene_reduces(const rshi_scene *s);
 
 /* The colour of a rank of the source layout. */
 rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank);
-/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false: there is no
- * such entry. */
+/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false: there is
+ * no such entry. */
 void rshi_legend_name(const rshi_scene *s, int which, char label[RSHI_DRAW_LABEL]);
 bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL],
                        rshi_colour *colour);
 
 /* A rectangle of equal cells of one slice: rows [r0, r1) and columns [c0, c1).  Rectangles are made
- * as wide as possible, then as high, and do not overlap.  Cells in a gap are included only if a rank
- * holds all of the gap. */
+ * as wide as possible, then as high, and do not overlap.  Cells in a gap are included only if a
+ * rank holds all of the gap. */
 typedef struct rshi_rect {
     int slice, r0, r1, c0, c1;
     int cell; /* its first */
@@ -261,7 +261,8 @@ typedef struct rshi_panel {
     const char *name;
     bool origins; /* cells have the colour of their origin; false: of their holder */
     int x, y;
-    int row[RSHI_DRAW_INTERVALS + 1], column[RSHI_DRAW_INTERVALS + 1]; /* positions of the borders */
+    int row[RSHI_DRAW_INTERVALS + 1],
+        column[RSHI_DRAW_INTERVALS + 1]; /* positions of the borders */
 } rshi_panel;
 rshi_panel rshi_panel_at(const rshi_canvas *c, int side, int x, int y);
 int rshi_panel_width(const rshi_canvas *c);

@@ -229,7 +229,8 @@ static void a_conversion_on_a_full_disk_says_what_is_left(void **state) {
         assert_int_equal(convert(false, false, !digest), RSH_EIO);
         assert_non_null(strstr(rsh_error_detail(), "No space left"));
         assert_int_equal(is_there(home), digest);
-        assert_int_equal(strstr(rsh_error_detail(), "holds the finished part; use --resume to continue") != NULL, digest);
+        assert_int_equal(strstr(rsh_error_detail(), "holds the finished part; use --resume to continue") != NULL,
+                         digest);
     }
     room = 0; /* nothing is done anew, but the first run's work stays */
     assert_int_equal(convert(false, true, false), RSH_EIO);

@@ -103,7 +103,8 @@ static void ranks_that_do_not_obey_the_cut_are_named(void **state) {
     expect_words("mesh tp=2@4-5\n" FILES "* [_, _]", "rank 0 has a part of it, but is not in its layout");
     expect_words("mesh tp=2\n" FILES "v [...]", "no rule of rules matches its name");
     expect_words("mesh tp=2\n" FILES "* f32[...]", "its dtype is u8, but its rule requires f32");
-    expect_words("mesh tp=2\nfiles rank{rank}.safetensors\n* [...]", "no file name matches \"files rank{rank}.safetensors\" of rules");
+    expect_words("mesh tp=2\nfiles rank{rank}.safetensors\n* [...]",
+                 "no file name matches \"files rank{rank}.safetensors\" of rules");
 }
 
 static void a_rule_may_name_ranks_of_its_own(void **state) {
