@@ -207,7 +207,7 @@ rsh_status rshi_archive_find(const rshi_archive *a, const char *name, rshi_file_
         return refuse(s, e->at, "expected the header of a zip entry; the archive is damaged");
     uint64_t at = e->at + LOCAL + little(local + 26, 2) + little(local + 28, 2);
     if (at > s->bytes || e->bytes > s->bytes - at)
-        return refuse(s, e->at, "zip entry ends behind the end of the archive; the file is truncated or damaged");
+        return refuse(s, e->at, "a zip entry extends beyond the end of the archive; the file is truncated or damaged");
     *entry = (rshi_file_span){s->fd, s->file, s->at + at, e->bytes};
     return RSH_OK;
 }

@@ -128,7 +128,7 @@ static rsh_status locate_elements(const rshi_torch_file *s, described *d) {
                 rshi_add(first, end, &end) && (uint64_t)end <= data.bytes;
     if (!fits)
         return rshi_fail(RSH_EVALUE,
-                         "%.150s: byte %" PRIu64 ": the tensor ends behind the end of its storage of %" PRIu64 " bytes",
+                         "%.150s: byte %" PRIu64 ": the tensor extends beyond its storage of %" PRIu64 " bytes",
                          data.file, data.at, data.bytes);
     int64_t stored;
     if (!rshi_mul(d->length, d->untyped ? 1 : bytes, &stored) || (uint64_t)stored != data.bytes)
