@@ -4,15 +4,15 @@
 #   tools/abi.sh check FOLDER    fails if a function or variable was removed, or a public type changed; new ones are allowed
 #   tools/abi.sh update FOLDER   writes the baselines
 #
-# FOLDER has the libraries with debug information (CMAKE_BUILD_TYPE=RelWithDebInfo).  A baseline is the output of abidw for
-# a library, restricted to what the public headers declare.  A release that changes its ABI has another minor version.
+# FOLDER has the libraries with debug information (CMAKE_BUILD_TYPE=RelWithDebInfo).  A baseline is what abidw says of a
+# library, without what the public headers do not show.  A release that changes its ABI has another minor version.
 set -eu
 command=${1:-}
 folder=${2:-}
 root=$(cd "$(dirname "$0")/.." && pwd)
 baselines=$root/packaging/abi
 case $command in
-    check | update) [ -d "$folder" ] || { echo "abi: $folder is not a directory" >&2; exit 2; } ;;
+    check | update) [ -d "$folder" ] || { echo "abi: $folder is not a folder" >&2; exit 2; } ;;
     *) echo "usage: tools/abi.sh check|update FOLDER" >&2; exit 2 ;;
 esac
 for tool in abidw abidiff; do
@@ -40,11 +40,11 @@ for name in reshard reshard-mpi reshard-nn reshard-scalapack; do
     else
         xz -dc "$baselines/$name.abi.xz" > "$old"
         if abidiff --no-added-syms "$old" "$new"; then
-            echo "lib$name: the ABI equals the baseline"
+            echo "lib$name: the ABI is that of the baseline"
         else
             status=1
         fi
     fi
 done
-[ $status = 0 ] || echo "abi: the ABI has changed: increase the minor version, or undo the change (before a release: tools/abi.sh update FOLDER)" >&2
+[ $status = 0 ] || echo "abi: the ABI has changed: raise the minor version, or undo it (before a release: tools/abi.sh update FOLDER)" >&2
 exit $status
