@@ -80,6 +80,10 @@ const char *human_seconds(double seconds, char text[QUANTITY]);
 const char *plural(int64_t n); /* "" for 1, otherwise "s" */
 double clock_seconds(void);    /* monotonic */
 
+/* Writes the dtype and shape of a tensor: "f32[4096, 4096]", or "Q4_K[4096, 4096]" for quantised
+ * elements.  Returns its layout instead if it is cut. */
+const char *tensor_form(const rsh_ckpt_entry *t, char *text, size_t room);
+
 /* ---- JSON ---- */
 
 /* Prints the members of `object`, one per line, and frees it.  `more` (may be NULL) prints further

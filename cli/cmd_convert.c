@@ -281,10 +281,31 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
     return DONE;
 }
 
+/* Replaces the layouts of quantised tensors in the steps by their types and shapes, such as Q4_K[4096, 4096]. */
+static rsh_status name_quantised_types(const conversion *c, steps *all) {
+    rsh_ckpt *source = NULL;
+    rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
+    rsh_status st = rsh_ckpt_open(c->src, NULL, &source);
+    for (size_t i = 0; !st && i < all->n; i++) {
+        char text[256];
+        step *s = &all->list[i];
+        int64_t number = rsh_ckpt_find(source, s->name);
+        if (number < 0 || rsh_ckpt_get_tensor(source, number, &t) || !t.packing) continue;
+        free(s->from);
+        free(s->to);
+        s->from = strdup(tensor_form(&t, text, sizeof text));
+        s->to = copy_text(s->from);
+        all->failed |= !s->from || !s->to;
+    }
+    rsh_ckpt_free(source);
+    return st;
+}
+
 static int run_preview(conversion *c) {
     steps all = {0};
     rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     rsh_status st = rsh_convert_preview(c->src, c->dst, &c->opts, keep_step, &all, &r);
+    if (!st && writes_gguf(c)) st = name_quantised_types(c, &all);
     int result = st ? fail_library(st) : all.failed ? fail("out of memory") : DONE;
     if (result == DONE && all.n) qsort(all.list, all.n, sizeof *all.list, by_rule);
     if (result == DONE) result = c->json ? list_json(&all, &r) : list_text(c, &all, &r);

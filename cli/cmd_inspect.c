@@ -38,8 +38,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 static const struct argp inspect_argp = {
     options, parse, "PATH...", "Lists the tensors of checkpoints: dtypes, shapes, layouts, sizes.", NULL, NULL, NULL};
 
-/* Returns "f32[4096, 4096]", "Q4_K[4096, 4096]" if the elements are quantised, or the layout if the tensor is cut. */
-static const char *layout_or_shape(const rsh_ckpt_entry *t, char *text, size_t room) {
+const char *tensor_form(const rsh_ckpt_entry *t, char *text, size_t room) {
     if (t->layout) return rsh_layout_text(t->layout);
     size_t used = (size_t)snprintf(text, room, "%s[", t->packing ? t->packing : rsh_dtype_name(t->dtype));
     for (int d = 0; d < t->ndim; d++) {
@@ -95,7 +94,7 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     for (int64_t i = 0; !rsh_ckpt_get_tensor(c, i, &t); i++) {
         fputs("  ", stdout);
         print_name(t.name, SIZE_MAX, 48);
-        printf(" %10s  %s\n", human_bytes((double)t.bytes, bytes), layout_or_shape(&t, text, sizeof text));
+        printf(" %10s  %s\n", human_bytes((double)t.bytes, bytes), tensor_form(&t, text, sizeof text));
     }
     for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) print_other(a, b);
 }

@@ -162,6 +162,14 @@ def differences():
         assert f'"q2" is Q2_0[2, 64] in {folder}/a.gguf and Q4_0[2, 32] in {folder}/b.gguf' in said, said
 
 
+def previews():
+    with tempfile.TemporaryDirectory() as folder:
+        write(f"{folder}/m.gguf", made(MODEL, METADATA))
+        said = run("convert", f"{folder}/m.gguf", f"{folder}/x.gguf", "--dry-run").split("\n")
+        assert any(line.split() == ["nv", "NVFP4[3,", "128]", "->", "NVFP4[3,", "128]"] for line in said), said
+        assert f"{len(MODEL)} tensors, 1 file" in said[-2] and os.listdir(folder) == ["m.gguf"], said
+
+
 def refusals():
     with tempfile.TemporaryDirectory() as folder:
         write(f"{folder}/m.gguf", made(MODEL, METADATA))
@@ -189,6 +197,6 @@ def refusals():
         assert not os.path.exists(f"{folder}/y.gguf") and not os.path.exists(f"{folder}/y.gguf.reshard-partial")
 
 
-for check in (splits, merges_of_others, differences, refusals):
+for check in (splits, merges_of_others, differences, previews, refusals):
     check()
     print(check.__name__)
