@@ -1,4 +1,4 @@
-/* Arguments: layouts, engines and numbers as they stand on the command line. */
+/* Arguments: parses layouts, engines and numbers of the command line. */
 #include "cli.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT 70 /* columns of a layout shown before and behind the one at fault */
+#define CONTEXT 70 /* columns of a layout shown before and after the error */
 
 static error_t parse_pair(int key, char *word, struct argp_state *state) {
     layout_pair *pair = state->input;
@@ -15,11 +15,11 @@ static error_t parse_pair(int key, char *word, struct argp_state *state) {
         if (state->arg_num == 0) pair->from_text = word;
         else if (state->arg_num == 1) pair->to_text = word;
         else
-            argp_error(state, "FROM and TO are two layouts; '%s' is one too many (quote layouts that have blanks)",
-                       word);
+            argp_error(state, "expected two layouts, FROM and TO; unexpected argument '%s' (quote layouts that "
+                              "contain blanks)", word);
         return 0;
     case ARGP_KEY_END:
-        if (!pair->to_text) argp_error(state, "two layouts are needed, FROM and TO");
+        if (!pair->to_text) argp_error(state, "the layouts FROM and TO are required");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -27,7 +27,7 @@ static error_t parse_pair(int key, char *word, struct argp_state *state) {
 
 const struct argp layout_pair_argp = {.parser = parse_pair};
 
-/* The line at fault with a caret under the column; long lines are cut around it. */
+/* Prints the line with the error and a caret under the column; shortens long lines. */
 static void point_at(const char *text, int line, int column) {
     while (line-- > 1 && strchr(text, '\n')) text = strchr(text, '\n') + 1;
     int length = (int)strcspn(text, "\n"), at = column - 1 < length ? column - 1 : length;
@@ -38,7 +38,7 @@ static void point_at(const char *text, int line, int column) {
     fprintf(stderr, "  %s%s\n  %*s^\n", before, after, (int)strlen(before), "");
 }
 
-/* The whole of a text file, new; NULL after saying why not. */
+/* Reads a text file; the caller frees it.  NULL after printing an error. */
 static char *read_text(const char *name, const char *path) {
     FILE *f = fopen(path, "r");
     char *text = NULL;
@@ -46,9 +46,9 @@ static char *read_text(const char *name, const char *path) {
     ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
     bool ok = f && !ferror(f) && n >= 0;
     if (ok && (fgetc(f) != EOF || (n && !text[n - 1]))) {
-        fail("%s: %s: byte %zd is NUL, which no layout has", name, path, n);
+        fail("%s: %s: expected the text of a layout, but byte %zd is NUL", name, path, n);
         ok = false;
-        errno = -1; /* said */
+        errno = -1; /* the error has been printed */
     }
     if (f) fclose(f);
     if (ok) return text;
@@ -65,9 +65,9 @@ static bool parse_layout(const char *name, const char *text, rsh_layout **out) {
     return false;
 }
 
-/* A layout, or @FILE for one too long for a command line; no layout starts with an @. */
+/* Parses a layout, or reads it from a file if the argument is @FILE; no layout starts with an @. */
 static bool parse_argument(const char *name, const char *argument, rsh_layout **out) {
-    if (!*argument) return !fail("%s is empty: a layout looks like 'f32[4096/tp, 11008] on dp=2,tp=4'", name);
+    if (!*argument) return !fail("%s is empty; give a layout such as 'f32[4096/tp, 11008] on dp=2,tp=4'", name);
     if (*argument != '@') return parse_layout(name, argument, out);
     errno = 0;
     char *text = read_text(name, argument + 1);
@@ -104,9 +104,9 @@ bool engine_known(const char *name) {
 }
 
 void check_path(const char *word, struct argp_state *state) {
-    if (!*word) argp_error(state, "the name of a checkpoint is empty");
+    if (!*word) argp_error(state, "the path of a checkpoint must not be empty");
     if (!strcmp(word, "-"))
-        argp_error(state, "a checkpoint is a file or a directory, not a stream (one that is called - is ./-)");
+        argp_error(state, "a checkpoint cannot be read from or written to a stream; for a file named '-', write './-'");
 }
 
 bool parse_count(const char *text, int64_t least, int64_t *out) {

@@ -1,4 +1,4 @@
-/* Barrier: a barrier that sleeps and can be broken, and a start line that does not sleep. */
+/* Barrier: a sleeping barrier that can be broken, and a spinning barrier for a common start. */
 #include "barrier.h"
 
 #include "cli.h"
@@ -13,13 +13,13 @@ void barrier_init(barrier *g, int size) {
 
 bool barrier_wait(barrier *g) {
     pthread_mutex_lock(&g->lock);
-    unsigned turn = g->turn;
+    unsigned round = g->round;
     if (++g->waiting == g->size) {
         g->waiting = 0;
-        g->turn++;
+        g->round++;
         pthread_cond_broadcast(&g->opened);
     }
-    while (g->turn == turn && !g->broken) pthread_cond_wait(&g->opened, &g->lock);
+    while (g->round == round && !g->broken) pthread_cond_wait(&g->opened, &g->lock);
     bool whole = !g->broken;
     pthread_mutex_unlock(&g->lock);
     return whole;
@@ -32,14 +32,14 @@ void barrier_break(barrier *g) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Waking up takes a thread longer than a small move takes all of them: the clock starts when the last one is awake. */
+/* Waking a thread takes longer than a small move, so the clock starts when the last thread is awake. */
 void barrier_start(barrier *g) {
-    int turn = atomic_load(&g->turns);
+    int round = atomic_load(&g->starts);
     if (atomic_fetch_add(&g->lined_up, 1) + 1 == g->size) {
         atomic_store(&g->lined_up, 0);
         atomic_store(&g->started, clock_seconds());
-        atomic_store(&g->turns, turn + 1);
+        atomic_store(&g->starts, round + 1);
         return;
     }
-    while (atomic_load(&g->turns) == turn) sched_yield();
+    while (atomic_load(&g->starts) == round) sched_yield();
 }

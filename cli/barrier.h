@@ -1,5 +1,5 @@
-/* barrier: where threads wait for each other, asleep; and a line from which they start together,
- * awake. */
+/* barrier: a sleeping barrier for threads, and a spinning one that releases all of them at the same
+ * time. */
 #ifndef RESHARD_CLI_BARRIER_H
 #define RESHARD_CLI_BARRIER_H
 
@@ -11,19 +11,19 @@ typedef struct barrier {
     pthread_mutex_t lock;
     pthread_cond_t opened;
     int size, waiting;
-    unsigned turn;
+    unsigned round; /* number of completed barrier_wait rounds */
     bool broken;
-    atomic_int lined_up;    /* threads at the start line */
-    _Atomic double started; /* when the last of them came */
-    atomic_int turns;       /* starts so far */
+    atomic_int lined_up;    /* threads waiting in barrier_start */
+    _Atomic double started; /* time at which the last of them arrived */
+    atomic_int starts;      /* number of completed barrier_start rounds */
 } barrier;
 
 void barrier_init(barrier *g, int size);
-/* Returns when all have come; false if one of them broke the barrier. */
+/* Waits, asleep, until all threads have arrived; false if one of them broke the barrier. */
 bool barrier_wait(barrier *g);
-/* One will not come any more: nobody waits for it. */
+/* Releases all waiting threads, since this one will not arrive again. */
 void barrier_break(barrier *g);
-/* All leave together; all must have come through barrier_wait just before. */
+/* Waits, spinning, until all threads have arrived; call it just after barrier_wait. */
 void barrier_start(barrier *g);
 
 #endif

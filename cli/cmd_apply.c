@@ -1,4 +1,4 @@
-/* Apply: move the parts of a tensor from stdin to stdout. */
+/* Apply: reshards raw data from stdin or files to stdout or files. */
 #include "interrupt.h"
 #include "launched.h"
 #include "progress.h"
@@ -11,7 +11,7 @@ enum { ENGINE = 256, CEILING, IN, OUT };
 
 typedef struct application {
     layout_pair pair;
-    const char *engine;   /* NULL: none was named */
+    const char *engine;   /* NULL: not given */
     const char *in, *out; /* names of files, or NULL: the standard streams */
     rsh_plan_opts opts;
     launched launched;
@@ -19,15 +19,15 @@ typedef struct application {
 
 static const struct argp_option options[] = {
     {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "local (the default), threads, shm or mpi"},
-    {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "scratch memory that a rank may use: 64MiB, 1G, 0, ..."},
-    {.name = "in", .key = IN, .arg = "NAME", .doc = "read NAME; 'rank%d.bin' is a file for each rank, .npy an array"},
+    {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "limit of scratch memory of a rank: 64MiB, 1G, 0, ..."},
+    {.name = "in", .key = IN, .arg = "NAME", .doc = "read NAME; 'rank%d.bin' is one file per rank, .npy a NumPy array"},
     {.name = "out", .key = OUT, .arg = "NAME", .doc = "write NAME, or 'part%d.npy', in the same way"},
     {0}};
 
-/* A name of files; - is the standard stream. */
-static const char *take_name(struct argp_state *state, const char *word) {
+/* Checks a name of files; "-" means the standard stream. */
+static const char *parse_file_name(struct argp_state *state, const char *word) {
     if (!files_name_known(word))
-        argp_error(state, "'%s' is no name: %%d or %%03d in it is the rank, %%%% a percent sign", word);
+        argp_error(state, "invalid file name '%s': write %%d or %%03d for the rank, %%%% for a percent sign", word);
     return strcmp(word, "-") ? word : NULL;
 }
 
@@ -37,15 +37,16 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->pair; return 0;
     case ENGINE:
         if (!engine_known(word) && strcmp(word, "local"))
-            argp_error(state, "'%s' is not an engine: local, threads, shm or mpi", word);
+            argp_error(state, "unknown engine '%s'; expected local, threads, shm or mpi", word);
         a->engine = word;
         return 0;
     case CEILING:
-        if (!parse_bytes(word, &a->opts.max_scratch_bytes)) argp_error(state, "'%s' is not a number of bytes", word);
+        if (!parse_bytes(word, &a->opts.max_scratch_bytes))
+            argp_error(state, "--ceiling: expected a number of bytes, such as 64MiB, got '%s'", word);
         a->opts.has_max_scratch = true;
         return 0;
-    case IN: a->in = take_name(state, word); return 0;
-    case OUT: a->out = take_name(state, word); return 0;
+    case IN: a->in = parse_file_name(state, word); return 0;
+    case OUT: a->out = parse_file_name(state, word); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -54,14 +55,14 @@ static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
 static const struct argp apply_argp = {options,
                                        parse,
                                        "FROM TO",
-                                       "Reads the parts of layout FROM from stdin, or from files, and writes those of "
-                                       "layout TO to stdout, or to files: raw little-endian elements, part after "
-                                       "part, rank after rank ascending.",
+                                       "Reads the parts of a tensor with layout FROM from stdin or files, reshards it, "
+                                       "and writes the parts of layout TO to stdout or files.  Parts are raw "
+                                       "little-endian elements in rank order.",
                                        children,
                                        NULL,
                                        NULL};
 
-/* Without ranks: one caller holds every part. */
+/* Without ranks: this process holds all parts. */
 static rsh_status move_locally(const rsh_plan *plan, const parts *src, const parts *dst) {
     rsh_pool *pool = NULL;
     rsh_status st = rsh_pool_new(0, &pool);
@@ -70,11 +71,11 @@ static rsh_status move_locally(const rsh_plan *plan, const parts *src, const par
     return st;
 }
 
-/* What all ranks of a move see. */
+/* The data that all ranks of a move share. */
 typedef struct inheritance {
     const rsh_plan *plan;
-    const parts *src, *dst; /* of threads: their parts are where they were read and where they are written from */
-    files *in, *out;        /* of processes */
+    const parts *src, *dst; /* for threads: buffers that were read, and that will be written */
+    files *in, *out;        /* for processes */
 } inheritance;
 
 static rsh_status move_thread(void *ctx, rsh_comm *comm) {
@@ -99,7 +100,7 @@ static rsh_status move_by_ranks(const application *a, inheritance *h) {
     return h->src ? rsh_run(ranks, move_thread, h) : rsh_run_shm(ranks, move_process, h);
 }
 
-/* All parts in the memory of this process.  Nothing is written before everything has moved. */
+/* Moves with all parts in this process.  Writes only after the whole move. */
 static rsh_status apply_here(const application *a, const rsh_plan *plan, files *in, files *out, parts *src,
                              parts *dst) {
     inheritance h = {.plan = plan, .src = src, .dst = dst};
@@ -116,20 +117,20 @@ static rsh_status apply_here(const application *a, const rsh_plan *plan, files *
     return st;
 }
 
-/* Rank 0 reads and writes; the others go no further than it does. */
+/* Rank 0 reads and writes.  If it has failed, all ranks stop. */
 static rsh_status apply_launched(const application *a, const rsh_plan *plan, rsh_status st, files *in, files *out) {
     st = rsh_comm_agree(a->launched.comm, st);
     return st ? st : streamed_move(a->launched.comm, plan, in, out);
 }
 
-/* Files that others read and write know which parts there are, and of which kind they are. */
+/* Opens the files; on ranks other than 0 they are only described, not read. */
 static rsh_status open_files(const application *a, files *in, files *out, const parts *src, const parts *dst) {
     bool speaks = launched_speaks(&a->launched);
     rsh_status st = files_open(in, a->in, "FROM", src, false, speaks);
     return st ? st : files_open(out, a->out, "TO", dst, true, speaks);
 }
 
-static int apply(const application *a, const rsh_plan *plan) {
+static int apply_plan(const application *a, const rsh_plan *plan) {
     parts src = {0}, dst = {0};
     files in, out;
     int result = parts_measure(&src, a->pair.from);
@@ -155,10 +156,10 @@ static int run_apply(application *a) {
     int64_t ranks = layout_pair_group(&a->pair);
     bool threads = !strcmp(a->engine, "threads");
     rsh_status st = threads || !strcmp(a->engine, "shm") ? room_check(ranks, threads) : RSH_OK;
-    progress_plan("apply", ranks); /* by a painter that ranks do not inherit */
+    progress_plan("apply", ranks); /* its thread is not inherited by forked ranks */
     if (!st) st = launched_nodes(&a->launched, &a->opts);
     if (!st) st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
-    int result = st ? fail_library(st) : apply(a, plan);
+    int result = st ? fail_library(st) : apply_plan(a, plan);
     progress_end();
     rsh_plan_free(plan);
     return result;

@@ -1,4 +1,4 @@
-/* Bench: how fast a move is, beside memcpy and beside the fastest pass over memory that the machine can do. */
+/* Bench: measures a move and compares it with memcpy and with the machine's memory bandwidth. */
 #include "comparison.h"
 #include "launched.h"
 #include "contributions.h"
@@ -20,14 +20,14 @@ typedef struct bench {
     rsh_plan *plan;
     double plan_seconds;
     int64_t bytes, bytes_read;
-    int sources; /* streams read for one that is written */
+    int sources; /* number of streams read per stream written */
     launched launched;
     comparison comparison;
 } bench;
 
 static const struct argp_option options[] = {
     {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "threads (the default), shm or mpi"},
-    {.name = "repeat", .key = REPEAT, .arg = "N", .doc = "hold N rounds (default: at least 15, and 0.2 s of them)"},
+    {.name = "repeat", .key = REPEAT, .arg = "N", .doc = "run N rounds (default: at least 15, for at least 0.2 s)"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {0}};
 
@@ -36,11 +36,11 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &b->pair; return 0;
     case ENGINE:
-        if (!engine_known(word)) argp_error(state, "'%s' is not an engine: threads, shm or mpi", word);
+        if (!engine_known(word)) argp_error(state, "unknown engine '%s'; expected threads, shm or mpi", word);
         b->engine = word;
         return 0;
     case REPEAT:
-        if (!parse_count(word, 1, &b->repeat)) argp_error(state, "'%s' is not a number of rounds", word);
+        if (!parse_count(word, 1, &b->repeat)) argp_error(state, "--repeat must be at least 1, got '%s'", word);
         return 0;
     case JSON: b->json = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -51,10 +51,11 @@ static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
 static const struct argp bench_argp = {options,
                                        parse,
                                        "FROM TO",
-                                       "Moves a tensor from layout FROM to layout TO again and again, each rank a "
-                                       "thread or a process, in turn with memcpy of as many bytes and with the "
-                                       "fastest loop of several, both by all cores; tells the best of each, the "
-                                       "share of the fastest loop's speed, and checks every element at the end.",
+                                       "Repeatedly moves a tensor from layout FROM to layout TO, with one thread or "
+                                       "process per rank, and alternates with memcpy of the same size and with the "
+                                       "fastest of several copy loops, both on all cores.  Prints the best time of "
+                                       "each, the fraction of the fastest loop's speed, and checks every element at "
+                                       "the end.",
                                        children,
                                        NULL,
                                        NULL};
@@ -72,8 +73,7 @@ static int64_t elements(const rsh_layout *l) {
     return sum;
 }
 
-/* A reduction reads every contribution once, and its results once more for each further copy; a copy reads what it
- * writes. */
+/* A reduction reads every contribution once, and the result once for each further copy; a copy reads what it writes. */
 static void count_bytes(bench *b) {
     const layout_pair *pair = &b->pair;
     int64_t contributions = contributions_count(pair->from);
@@ -99,7 +99,7 @@ static double fraction_of_reference(const bench *b) {
     return b->bytes ? fraction(b) * (double)(b->bytes_read + b->bytes) / (2 * (double)b->bytes) : fraction(b);
 }
 
-/* Bytes written in a second by the fastest pass, which reads `sources` times as many. */
+/* GB/s written by the fastest pass, which reads `sources` times as many. */
 static double stream_rate(const bench *b) { return b->comparison.stream_rate / (b->sources + 1) / 1e9; }
 
 static int print_bench_json(const bench *b) {
@@ -150,9 +150,10 @@ static int print_bench_text(const bench *b) {
     return DONE;
 }
 
-static int tell_fault(const pattern_fault *f) {
+static int report_fault(const pattern_fault *f) {
     if (!f->count) return DONE;
-    return fail("wrong elements: %" PRId64 "; the first is number %" PRId64 " of the tensor, on rank %" PRId64,
+    return fail("the move is wrong: %" PRId64 " elements differ; the first has flat index %" PRId64
+                ", on rank %" PRId64,
                 f->count, f->index, f->rank);
 }
 
@@ -176,7 +177,7 @@ static int run_bench(bench *b) {
     if (st) return fail_library(st);
     if (!launched_speaks(&b->launched)) return b->comparison.fault.count ? FAILED : DONE;
     int printed = b->json ? print_bench_json(b) : print_bench_text(b);
-    int checked = tell_fault(&b->comparison.fault);
+    int checked = report_fault(&b->comparison.fault);
     return printed ? printed : checked;
 }
 

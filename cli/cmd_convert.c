@@ -1,4 +1,4 @@
-/* Convert: a checkpoint anew, cut otherwise. */
+/* Convert: rewrites a checkpoint with different layouts. */
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -33,27 +33,30 @@ static const struct argp_option options[] = {
     {.name = "to",
      .key = TO,
      .arg = "RULES|MESH|whole",
-     .doc = "how the result is cut: a rule file, a mesh (tp=4) for built-in rules, or whole tensors"},
-    {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+     .doc = "layouts of the result: a rule file, a mesh (tp=4) for built-in rules, or whole tensors"},
+    {.name = "from", .key = FROM, .arg = "RULES", .doc = "layouts of SRC, if it has rank files of another tool"},
     {.name = "reverse", .key = REVERSE, .doc = "undo the rules of --from, which made SRC"},
-    {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "most memory to use (default 256M)"},
-    {.name = "threads", .key = THREADS, .arg = "N", .doc = "threads that read, copy and write"},
-    {.name = "resume", .key = RESUME, .doc = "go on where a run that was stopped left off"},
-    {.name = "verify", .key = VERIFY, .doc = "then read both again and compare every element"},
-    {.name = "force", .key = FORCE, .doc = "replace what is at DST"},
-    {.name = "dry-run", .key = DRY_RUN, .doc = "only say what each rule catches"},
+    {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "memory limit (default 256M)"},
+    {.name = "threads", .key = THREADS, .arg = "N", .doc = "number of threads that read, copy and write"},
+    {.name = "resume", .key = RESUME, .doc = "continue an interrupted run"},
+    {.name = "verify", .key = VERIFY, .doc = "afterwards read both again and compare every element"},
+    {.name = "force", .key = FORCE, .doc = "replace an existing DST"},
+    {.name = "dry-run", .key = DRY_RUN, .doc = "only print which tensors each rule matches"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
-    {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "most bytes in a file of a directory"},
-    {.name = "max-shard-tensors", .key = MAX_TENSORS, .arg = "N", .doc = "most tensors in a file of a directory"},
+    {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "size limit of each file of a directory"},
+    {.name = "max-shard-tensors",
+     .key = MAX_TENSORS,
+     .arg = "N",
+     .doc = "limit of tensors in each file of a directory"},
     {.name = "format",
      .key = FORMAT,
      .arg = "safetensors|gguf",
-     .doc = "format of the result (default: gguf if DST ends in .gguf, else safetensors)"},
-    {.name = "dedup", .key = DEDUP, .doc = "store one copy of what several ranks hold"},
-    {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "only tensors with such names; may be repeated"},
-    {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "no tensors with such names; may be repeated"},
-    {.name = "drop", .key = DROP, .doc = "leave out what is no tensor"},
-    {.name = "no-digest", .key = NO_DIGEST, .doc = "no digests; the system may copy bytes by itself"},
+     .doc = "format of the result (default: gguf if DST ends in .gguf, otherwise safetensors)"},
+    {.name = "dedup", .key = DEDUP, .doc = "store replicated parts once"},
+    {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "convert only tensors with such names; may be repeated"},
+    {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "omit tensors with such names; may be repeated"},
+    {.name = "drop", .key = DROP, .doc = "omit non-tensor entries"},
+    {.name = "no-digest", .key = NO_DIGEST, .doc = "compute no digests; lets the kernel copy bytes directly"},
     {0}};
 
 typedef struct conversion {
@@ -70,19 +73,20 @@ static void add_pattern(struct argp_state *state, const char ***list, int64_t *n
     grown[(*n)++] = pattern;
 }
 
-static error_t take_word(conversion *c, const char *word, struct argp_state *state) {
+static error_t parse_argument(conversion *c, const char *word, struct argp_state *state) {
     check_path(word, state);
     if (!c->src)
         c->src = word;
     else if (!c->dst)
         c->dst = word;
     else
-        argp_error(state, "'%s' is one argument too many", word);
+        argp_error(state, "expected SRC and DST; unexpected argument '%s'", word);
     return 0;
 }
 
-static void take_size(struct argp_state *state, const char *word, uint64_t *out) {
-    if (!parse_bytes(word, out) || !*out) argp_error(state, "'%s' is not a number of bytes", word);
+static void parse_size(struct argp_state *state, const char *option, const char *word, uint64_t *out) {
+    if (!parse_bytes(word, out) || !*out)
+        argp_error(state, "%s: expected a number of bytes, such as 256M, got '%s'", option, word);
 }
 
 /* Tensors of GGUF files are always whole. */
@@ -97,9 +101,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     switch (key) {
     case TO: c->to = word; return 0;
     case FROM: c->from = word; return 0;
-    case MEM: take_size(state, word, &c->opts.mem); return 0;
+    case MEM: parse_size(state, "--mem", word, &c->opts.mem); return 0;
     case THREADS:
-        if (!parse_count(word, 1, &n) || n > 256) argp_error(state, "'%s' is not a number of threads, 1 to 256", word);
+        if (!parse_count(word, 1, &n) || n > 256) argp_error(state, "--threads must be from 1 to 256, got '%s'", word);
         c->opts.threads = (int)n;
         return 0;
     case RESUME: c->opts.resume = true; return 0;
@@ -107,7 +111,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case FORCE: c->opts.force = true; return 0;
     case DRY_RUN: c->dry_run = true; return 0;
     case JSON: c->json = true; return 0;
-    case MAX_SHARD: take_size(state, word, &c->opts.max_shard); return 0;
+    case MAX_SHARD: parse_size(state, "--max-shard-size", word, &c->opts.max_shard); return 0;
     case DEDUP: c->opts.dedup = true; return 0;
     case INCLUDE: add_pattern(state, &c->include, &c->opts.ninclude, word); return 0;
     case EXCLUDE: add_pattern(state, &c->exclude, &c->opts.nexclude, word); return 0;
@@ -116,27 +120,33 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case REVERSE: c->opts.reverse = true; return 0;
     case FORMAT: c->opts.format = word; return 0;
     case MAX_TENSORS:
-        if (!parse_count(word, 1, &c->opts.max_tensors)) argp_error(state, "'%s' is not a number of tensors", word);
+        if (!parse_count(word, 1, &c->opts.max_tensors))
+            argp_error(state, "--max-shard-tensors must be at least 1, got '%s'", word);
         return 0;
-    case ARGP_KEY_ARG: return take_word(c, word, state);
+    case ARGP_KEY_ARG: return parse_argument(c, word, state);
     case ARGP_KEY_END:
-        if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
-        if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from: the rules that made SRC");
+        if (!c->src || !c->dst) argp_error(state, "SRC and DST are required");
+        if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from with the rules that made SRC");
         if (c->opts.reverse && !c->to) c->to = "whole";
         if (c->opts.reverse && strcmp(c->to, "whole"))
-            argp_error(state, "--reverse gives whole tensors; to cut them, convert the result again");
+            argp_error(state, "--reverse writes whole tensors; to cut them, convert the result again");
         if (!c->to && writes_gguf(c)) c->to = "whole";
-        if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
+        if (!c->to) argp_error(state, "--to is required: give a rule file, a mesh such as tp=4, or 'whole'");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 static const struct argp convert_argp = {
-    options, parse, "SRC DST --to RULES|whole", "Writes the checkpoint SRC anew as DST, cut as the rules say.", NULL,
-    NULL,    NULL};
+    options,
+    parse,
+    "SRC DST --to RULES|whole",
+    "Rewrites the checkpoint SRC as DST, with the layouts that the rules describe.",
+    NULL,
+    NULL,
+    NULL};
 
-/* ---- what would be done ---- */
+/* ---- dry run ---- */
 
 typedef struct step {
     char *name, *from, *to, *pattern; /* owned; from and to NULL: whole */
@@ -215,10 +225,10 @@ static void free_steps(steps *all) {
 }
 
 /* Tensors matched only by "*" come first: they may have been forgotten. */
-static int64_t place_of(const step *s) { return s->pattern && !strcmp(s->pattern, "*") ? -1 : s->rule; }
+static int64_t sort_key(const step *s) { return s->pattern && !strcmp(s->pattern, "*") ? -1 : s->rule; }
 
 static int by_rule(const void *a, const void *b) {
-    int64_t x = place_of(a), y = place_of(b);
+    int64_t x = sort_key(a), y = sort_key(b);
     return x != y ? (x < y ? -1 : 1) : strcmp(((const step *)a)->name, ((const step *)b)->name);
 }
 
@@ -240,7 +250,7 @@ static int list_json(const steps *all, const rsh_convert_report *r) {
                       NULL, NULL);
 }
 
-/* Is it made of one tensor that keeps its name? */
+/* Is its only source a tensor of the same name? */
 static bool keeps_name(const step *s) { return s->nsources == 1 && !strcmp(s->sources[0], s->name); }
 
 static void print_step(const step *s) {
@@ -263,7 +273,7 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
     for (size_t i = 0; i < all->n; i++) {
         const step *s = &all->list[i];
         if (s->pattern && (!i || all->list[i - 1].line != s->line))
-            printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, place_of(s) < 0 ? "    (by the bare * alone)" : "");
+            printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, sort_key(s) < 0 ? "    (matched only by \"*\")" : "");
         print_step(s);
     }
     printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
@@ -271,8 +281,8 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
     return DONE;
 }
 
-/* Tensors of GGUF files stay as they are, and a step does not know quantised types. */
-static rsh_status name_types(const conversion *c, steps *all) {
+/* Replaces the layouts of quantised tensors in the steps by their types and shapes, such as Q4_K[4096, 4096]. */
+static rsh_status name_quantised_types(const conversion *c, steps *all) {
     rsh_ckpt *source = NULL;
     rsh_ckpt_entry t = RSH_CKPT_ENTRY_INIT;
     rsh_status st = rsh_ckpt_open(c->src, NULL, &source);
@@ -291,11 +301,11 @@ static rsh_status name_types(const conversion *c, steps *all) {
     return st;
 }
 
-static int preview(conversion *c) {
+static int run_preview(conversion *c) {
     steps all = {0};
     rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     rsh_status st = rsh_convert_preview(c->src, c->dst, &c->opts, keep_step, &all, &r);
-    if (!st && writes_gguf(c)) st = name_types(c, &all);
+    if (!st && writes_gguf(c)) st = name_quantised_types(c, &all);
     int result = st ? fail_library(st) : all.failed ? fail("out of memory") : DONE;
     if (result == DONE && all.n) qsort(all.list, all.n, sizeof *all.list, by_rule);
     if (result == DONE) result = c->json ? list_json(&all, &r) : list_text(c, &all, &r);
@@ -303,9 +313,9 @@ static int preview(conversion *c) {
     return result;
 }
 
-/* ---- doing it ---- */
+/* ---- converting ---- */
 
-static int tell_json(const rsh_convert_report *r, double seconds) {
+static int report_json(const rsh_convert_report *r, double seconds) {
     return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:f}", "tensors",
                                 (json_int_t)r->tensors, "files", (json_int_t)r->files, "source_bytes",
                                 (json_int_t)r->source_bytes, "target_bytes", (json_int_t)r->target_bytes, "bytes_read",
@@ -316,58 +326,59 @@ static int tell_json(const rsh_convert_report *r, double seconds) {
                       NULL, NULL);
 }
 
-/* What a reader might believe was done. */
-static void tell_left_out(const conversion *c, const rsh_convert_report *r) {
+/* Reports what a user might expect, but was not done. */
+static void report_omissions(const conversion *c, const rsh_convert_report *r) {
     bool skipped = c->opts.no_digest && !c->opts.verify;
     if (r->digests_unchecked)
-        printf("not checked: the digests that the source states for %lld tensor%s (%s)\n",
+        printf("not checked: the digests of %lld tensor%s of the source (%s)\n",
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
-               skipped ? "--no-digest; with --verify they are"
-                       : "the rules use only a part, or the formula is of a later version");
+               skipped ? "because of --no-digest; add --verify to check them"
+                       : "the rules use only a part of the tensor, or the digest has an unknown format");
     if (r->folders)
         printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
 }
 
-static int tell_text(const conversion *c, const rsh_convert_report *r, double seconds) {
+static int report_text(const conversion *c, const rsh_convert_report *r, double seconds) {
     char bytes[QUANTITY], time[QUANTITY], rate[QUANTITY];
     printf("%s: %lld tensor%s, %lld file%s, %s in %s, %s/s\n", c->dst, (long long)r->tensors, plural(r->tensors),
            (long long)r->files, plural(r->files), human_bytes((double)r->target_bytes, bytes),
            human_seconds(seconds, time), human_bytes((double)r->bytes_written / (seconds > 0 ? seconds : 1), rate));
     if (r->verified && r->converted)
-        printf("verified: every element is that of the source, converted (%lld tensor%s with another dtype)\n",
+        printf("verified: every element equals that of the source (%lld tensor%s converted to another dtype)\n",
                (long long)r->converted, plural(r->converted));
     else if (r->verified)
-        puts("verified: every element is that of the source");
-    tell_left_out(c, r);
+        puts("verified: every element equals that of the source");
+    report_omissions(c, r);
     return DONE;
 }
 
-/* What Ctrl-C leaves: the place of work, if it is there by then. */
-static void leave_partial(const conversion *c) {
+/* Prepares the message for Ctrl-C, which names the working directory if it exists by then. */
+static void set_interrupt_message(const conversion *c) {
     static char path[PATH_MAX], words[PATH_MAX + 100];
-    static const char otherwise[] = "the target is as it was, or complete";
+    static const char otherwise[] = "the target is unchanged, or complete";
     int n = (int)strlen(c->dst);
     while (n > 1 && c->dst[n - 1] == '/') n--;
     snprintf(path, sizeof path, "%.*s.reshard-partial", n, c->dst);
     spell(path, strlen(path), words, PATH_MAX);
-    strcat(words, c->opts.no_digest ? " has what was done, and is of no use without digests: remove it"
-                                    : " has what was done; --resume goes on from there");
+    strcat(words, c->opts.no_digest ? " is incomplete and cannot be resumed without digests; remove it"
+                                    : " holds the finished part; use --resume to continue");
     interrupt_leaves_at(path, words, otherwise);
 }
 
-static int run(conversion *c) {
+static int run_convert(conversion *c) {
     rsh_convert_report r = RSH_CONVERT_REPORT_INIT;
     double start = clock_seconds();
     c->opts.progress = progress_tell;
     c->opts.progress_ctx = "convert";
-    leave_partial(c);
+    set_interrupt_message(c);
     progress_begin("convert: reading headers", 0);
     rsh_status st = rsh_ckpt_convert(c->src, c->dst, &c->opts, &r);
     progress_end();
     if (st) return fail_library(st);
-    if (r.gap) fprintf(stderr, "reshard: %s was gone for a moment: this file system cannot exchange names\n", c->dst);
+    if (r.gap)
+        note("for a moment %s did not exist, because this file system cannot swap two names", c->dst);
     double seconds = clock_seconds() - start;
-    return c->json ? tell_json(&r, seconds) : tell_text(c, &r, seconds);
+    return c->json ? report_json(&r, seconds) : report_text(c, &r, seconds);
 }
 
 int cmd_convert(int argc, char **argv) {
@@ -383,12 +394,13 @@ int cmd_convert(int argc, char **argv) {
         st = rsh_ckpt_rules_read(c.to, &to);
     if (st == RSH_EKEY && is_mesh(c.to))
         return fail(
-            "%s: its names fit none of the built-in rules (Llama, Qwen, Mixtral, GPT-2, DeepSeek); write a rule file",
+            "%s: the tensor names match none of the built-in rules (Llama, Qwen, Mixtral, GPT-2, DeepSeek); write a "
+            "rule file and give it with --to",
             c.src);
     if (!st && c.from) st = rsh_ckpt_rules_read(c.from, &from);
     c.opts.to = to;
     c.opts.from = from;
-    int result = st ? fail_library(st) : c.dry_run ? preview(&c) : run(&c);
+    int result = st ? fail_library(st) : c.dry_run ? run_preview(&c) : run_convert(&c);
     rsh_ckpt_rules_free(to);
     rsh_ckpt_rules_free(from);
     free((void *)c.include);

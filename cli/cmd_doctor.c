@@ -1,4 +1,4 @@
-/* Doctor: what this build and this machine offer, with a verdict for each and what to do. */
+/* Doctor: checks the build and the machine, and says what to improve. */
 #include "doctor.h"
 
 #include <stdarg.h>
@@ -53,13 +53,13 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     bool *json = state->input;
     switch (key) {
     case JSON: *json = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "doctor takes no arguments, '%s' is one", word); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "doctor takes no arguments, got '%s'", word); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 static const struct argp doctor_argp = {options, parse, NULL, 
-                                        "What this build and this machine offer, and what to do.",
+                                        "Checks this build and this machine, and says what to improve.",
                                         NULL,    NULL,  NULL};
 
 int cmd_doctor(int argc, char **argv) {

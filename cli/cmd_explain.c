@@ -1,4 +1,4 @@
-/* Explain: plan a move and say what it costs. */
+/* Explain: plans a move and prints its cost. */
 #include "new_file.h"
 #include "explain.h"
 #include "interrupt.h"
@@ -11,22 +11,22 @@
 
 enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
 
-#define FEW_TO_TRY 256 /* ranks: a second plan then takes no time that anybody would notice */
+#define FEW_TO_TRY 256 /* ranks up to which a second plan takes negligible time */
 
-#define MOST_RANKS ((int64_t)1 << 22)   /* of a layout: some 400 bytes each, and seconds for a million */
+#define MOST_RANKS ((int64_t)1 << 22)   /* of a layout; a rank takes about 400 bytes, a million ranks some seconds */
 #define MOST_ENTRIES ((int64_t)1 << 24) /* of a matrix */
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
-    {.name = "matrix", .key = MATRIX, .doc = "with the bytes from each rank to each other (itself too)"},
-    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move; - is stdout, and the picture the answer"},
-    {.name = "html", .key = HTML, .arg = "FILE", .doc = "the same as a page with tables"},
+    {.name = "matrix", .key = MATRIX, .doc = "add the bytes from each rank to each rank, including itself"},
+    {.name = "svg", .key = SVG, .arg = "FILE", .doc = "draw the move; - writes only the picture, to stdout"},
+    {.name = "html", .key = HTML, .arg = "FILE", .doc = "draw the move as a page with tables"},
     {.name = "ranks-per-node",
      .key = RANKS_PER_NODE,
      .arg = "N",
      .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ..."},
-    {.name = "by-node", .key = BY_NODE, .doc = "reductions combine what lies on each node first"},
-    {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO so that most bytes stay where they are"},
+    {.name = "by-node", .key = BY_NODE, .doc = "reduce within each node first"},
+    {.name = "relabel", .key = RELABEL, .doc = "first renumber the ranks of TO, so that fewer bytes move"},
     {0}};
 
 static bool is_stdout(const char *name) { return name && !strcmp(name, "-"); }
@@ -42,10 +42,11 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case BY_NODE: e->by_node = true; return 0;
     case RELABEL: e->relabel = true; return 0;
     case RANKS_PER_NODE:
-        if (!parse_count(word, 1, &e->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
+        if (!parse_count(word, 1, &e->ranks_per_node))
+            argp_error(state, "--ranks-per-node must be at least 1, got '%s'", word);
         return 0;
     case ARGP_KEY_END:
-        if ((e->svg && !*e->svg) || (e->html && !*e->html)) argp_error(state, "the name of a picture's file is empty");
+        if ((e->svg && !*e->svg) || (e->html && !*e->html)) argp_error(state, "--svg and --html need a file name");
         if (e->svg && e->html && !is_stdout(e->svg) && !strcmp(e->svg, e->html))
             argp_error(state, "--svg and --html would both write to '%s'", e->svg);
         if (is_stdout(e->svg) + is_stdout(e->html) + (e->json && (is_stdout(e->svg) || is_stdout(e->html))) > 1)
@@ -57,7 +58,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 
 static const struct argp_child children[] = {{.argp = &layout_pair_argp}, {0}};
 static const struct argp explain_argp = {
-    options,  parse, "FROM TO", "What a move from layout FROM to layout TO costs: bytes, messages, memory.",
+    options,  parse, "FROM TO", "Prints what a move from layout FROM to layout TO costs: bytes, messages, memory.",
     children, NULL,  NULL};
 
 /* ---- planning ---- */
@@ -71,8 +72,8 @@ static rsh_status make_plan(explanation *e, const rsh_plan_opts *opts) {
     return st;
 }
 
-/* The plan as given is made only to say what relabelling saves. */
-static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
+/* Renumbers the ranks of TO.  The plan without relabelling is made only to report what relabelling saves. */
+static rsh_status relabel_ranks(explanation *e, const rsh_plan_opts *opts) {
     const rsh_layout *from = e->pair.from, *old = e->pair.to;
     rsh_layout *to = NULL;
     rsh_plan_opts search = *opts;
@@ -88,8 +89,8 @@ static rsh_status relabel(explanation *e, const rsh_plan_opts *opts) {
     return RSH_OK;
 }
 
-/* What passes between nodes if reductions combine the other way. */
-static rsh_status try_other(explanation *e, const rsh_plan_opts *opts) {
+/* Computes the bytes between nodes for the other order of reduction. */
+static rsh_status try_other_order(explanation *e, const rsh_plan_opts *opts) {
     rsh_plan_opts other = *opts;
     rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
     rsh_plan *p = NULL;
@@ -105,13 +106,13 @@ static rsh_status try_other(explanation *e, const rsh_plan_opts *opts) {
     return RSH_OK;
 }
 
-static rsh_status plan(explanation *e) {
+static rsh_status plan_move(explanation *e) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.ranks_per_node = e->ranks_per_node;
     opts.reduce = e->by_node ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
-    rsh_status st = e->relabel ? relabel(e, &opts) : RSH_OK;
+    rsh_status st = e->relabel ? relabel_ranks(e, &opts) : RSH_OK;
     if (!st) st = make_plan(e, &opts);
-    return st ? st : try_other(e, &opts);
+    return st ? st : try_other_order(e, &opts);
 }
 
 /* ---- answers ---- */
@@ -119,16 +120,17 @@ static rsh_status plan(explanation *e) {
 static int refuse_ranks(const explanation *e) {
     int64_t a = rsh_layout_nranks(e->pair.from), b = rsh_layout_nranks(e->pair.to), most = a > b ? a : b;
     if (most <= MOST_RANKS) return DONE;
-    return fail("a layout on %" PRId64 " ranks is not explained; the most are %" PRId64 " ranks", most, MOST_RANKS);
+    return fail("too many ranks: explain supports at most %" PRId64 ", got %" PRId64, MOST_RANKS, most);
 }
 
 static int refuse_matrix(const explanation *e) {
     int64_t entries = e->totals.messages;
     if (!e->matrix || entries <= MOST_ENTRIES) return DONE;
-    return fail("the matrix has more than %" PRId64 " entries; at most %" PRId64 " are printed", entries, MOST_ENTRIES);
+    return fail("--matrix: the matrix has more than %" PRId64 " entries; at most %" PRId64 " are supported", entries,
+                MOST_ENTRIES);
 }
 
-/* A picture on its way to a file, and why it did not get there. */
+/* The output file of a picture, and the first error of writing it. */
 typedef struct drawing {
     FILE *file;
     int error;
@@ -144,7 +146,7 @@ static int put_picture(void *ctx, const char *text, size_t length) {
 static int draw_stdout(const explanation *e, rsh_picture_format form) {
     rsh_sink sink = {to_stream, stdout};
     rsh_status st = rsh_draw_plan(e->plan, 0, form, &sink);
-    return !st ? DONE : st == RSH_EIO ? FAILED : fail_library(st); /* stdout's own error is told at exit */
+    return !st ? DONE : st == RSH_EIO ? FAILED : fail_library(st); /* close_stdout reports errors of stdout */
 }
 
 static int draw_file(const explanation *e, const char *name, rsh_picture_format form) {
@@ -165,7 +167,7 @@ static int draw_file(const explanation *e, const char *name, rsh_picture_format 
     return st ? fail_library(st) : DONE;
 }
 
-static int answer(const explanation *e) {
+static int print_explanation(const explanation *e) {
     if (refuse_matrix(e)) return FAILED;
     if (draw_file(e, e->svg, RSH_PICTURE_SVG) || draw_file(e, e->html, RSH_PICTURE_HTML)) return FAILED;
     if (is_stdout(e->svg) || is_stdout(e->html)) return DONE; /* the picture is the answer */
@@ -179,9 +181,9 @@ int cmd_explain(int argc, char **argv) {
     if (layout_pair_parse(&e.pair) && refuse_ranks(&e) == DONE) {
         interrupt_leaves("nothing was written");
         progress_plan("explain", layout_pair_group(&e.pair));
-        rsh_status st = plan(&e);
+        rsh_status st = plan_move(&e);
         progress_end();
-        result = st ? fail_library(st) : answer(&e);
+        result = st ? fail_library(st) : print_explanation(&e);
     }
     rsh_plan_free(e.plan);
     layout_pair_free(&e.pair);

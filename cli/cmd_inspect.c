@@ -1,4 +1,4 @@
-/* Inspect: what is in checkpoints, by their headers. */
+/* Inspect: lists the contents of checkpoints; reads only their headers. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ enum { JSON = 256, FROM };
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
-    {.name = "from", .key = FROM, .arg = "RULES", .doc = "how the rank files of another tool are cut"},
+    {.name = "from", .key = FROM, .arg = "RULES", .doc = "layouts of PATH, if it has rank files of another tool"},
     {0}};
 
 typedef struct inspection {
@@ -16,7 +16,7 @@ typedef struct inspection {
     int npaths;
     const char *from;
     bool json;
-    int printed; /* checkpoints so far */
+    int printed; /* number of checkpoints printed so far */
 } inspection;
 
 static error_t parse(int key, char *word, struct argp_state *state) {
@@ -29,7 +29,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         i->path[i->npaths++] = word;
         return 0;
     case ARGP_KEY_END:
-        if (!i->npaths) argp_error(state, "it needs a PATH");
+        if (!i->npaths) argp_error(state, "at least one PATH is required");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -99,7 +99,7 @@ static void print_text(const char *path, const rsh_ckpt *c) {
     for (int64_t i = 0; !rsh_ckpt_get_non_tensor(c, i, &a, &b); i++) print_other(a, b);
 }
 
-/* ---- JSON, printed as it goes: there may be half a million tensors ---- */
+/* ---- JSON, printed without building it in memory, since there may be half a million tensors ---- */
 
 static void print_string(const char *text) {
     putchar('"');
@@ -166,7 +166,7 @@ static void print_checkpoint(inspection *x, const char *path, const rsh_ckpt *c)
     fputs("]}", stdout);
 }
 
-static int inspect(inspection *x, const char *path, const rsh_ckpt_rules *from) {
+static int inspect_path(inspection *x, const char *path, const rsh_ckpt_rules *from) {
     rsh_ckpt *c = NULL;
     rsh_status st = rsh_ckpt_open(path, from, &c);
     if (st) return fail_library(st);
@@ -187,7 +187,7 @@ int cmd_inspect(int argc, char **argv) {
     if (x.from && rsh_ckpt_rules_read(x.from, &from)) result = fail("%s", rsh_error_detail());
     if (x.json) fputs("{\"checkpoints\": [", stdout);
     for (int i = 0; i < x.npaths && (!x.from || from); i++)
-        if (inspect(&x, x.path[i], from) != DONE) result = FAILED;
+        if (inspect_path(&x, x.path[i], from) != DONE) result = FAILED;
     if (x.json) fputs("]}\n", stdout);
     rsh_ckpt_rules_free(from);
     free((void *)x.path);

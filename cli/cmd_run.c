@@ -1,4 +1,4 @@
-/* Run: N processes of a program, each told which rank it is. */
+/* Run: starts N processes of a program and tells each its rank. */
 #include "cli.h"
 #include "room.h"
 
@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE 2.0 /* seconds that the others have to end in when one has failed */
-#define MOST_RANKS 65536 /* what the engine shm takes; a slip of the hand must not fill the machine with processes */
-#define NOT_RUNNABLE 126 /* as of a shell */
+#define GRACE 2.0 /* seconds that the other processes have to end after one has failed */
+#define MOST_RANKS 65536 /* the limit of engine shm; guards against a mistyped number */
+#define NOT_RUNNABLE 126 /* exit status, as in a shell */
 #define NOT_FOUND 127
 #define BY_SIGNAL 128
 
@@ -24,17 +24,17 @@ typedef struct launch {
     int64_t n;
     char **program; /* and its arguments, ending with NULL */
 
-    atomic_bool *unfound; /* shared with the processes: one of them has said that there is no such program */
-    pid_t self, *child; /* 0: has ended */
+    atomic_bool *unfound; /* shared with the processes: one of them has reported that exec failed */
+    pid_t self, *child; /* child[r] is 0 after rank r has ended */
     int64_t alive;
-    int result;      /* exit status of the first that failed */
+    int result;      /* exit status of the first process that failed */
     bool asked;      /* SIGTERM was passed on */
-    bool ending;     /* the others have been told to end */
-    double deadline; /* and until when */
+    bool ending;     /* the other processes have been told to end */
+    double deadline; /* time after which they are killed */
     sigset_t signals, before;
 } launch;
 
-static const struct argp_option options[] = {{.name = "ranks", .key = 'n', .arg = "N", .doc = "how many processes"},
+static const struct argp_option options[] = {{.name = "ranks", .key = 'n', .arg = "N", .doc = "number of processes"},
                                              {0}};
 
 static error_t parse(int key, char *word, struct argp_state *state) {
@@ -42,15 +42,15 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     switch (key) {
     case 'n':
         if (!parse_count(word, 1, &l->n) || l->n > MOST_RANKS)
-            argp_error(state, "'%s' is not a number of processes from 1 to %d", word, MOST_RANKS);
+            argp_error(state, "-n must be from 1 to %d, got '%s'", MOST_RANKS, word);
         return 0;
-    case ARGP_KEY_ARG: /* the program; what follows is its own */
+    case ARGP_KEY_ARG: /* the program; all further arguments belong to it */
         l->program = state->argv + state->next - 1;
         state->next = state->argc;
         return 0;
     case ARGP_KEY_END:
-        if (!l->n) argp_error(state, "how many processes? Say -n N before the program");
-        if (!l->program) argp_error(state, "which program? Name it after the options");
+        if (!l->n) argp_error(state, "-n N is required before the program");
+        if (!l->program) argp_error(state, "PROGRAM is required after the options");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -60,7 +60,8 @@ static const struct argp run_argp = {
     options,
     parse,
     "[--] PROGRAM [ARGUMENT...]",
-    "Starts N processes of PROGRAM, which find one another with rsh_comm_join.  When one fails, the others are ended.",
+    "Starts N processes of PROGRAM, which connect to each other with rsh_comm_join.  If one fails, the others are "
+    "terminated.",
     NULL,
     NULL,
     NULL};
@@ -73,7 +74,7 @@ static void set_number(const char *name, int64_t value) {
     setenv(name, text, 1);
 }
 
-/* Standard input is for rank 0; nobody could say which of several readers gets what. */
+/* Only rank 0 gets standard input; with several readers it would be undefined who reads what. */
 static void give_stdin(int64_t rank) {
     int nothing = rank ? open("/dev/null", O_RDONLY) : -1;
     if (nothing < 0) return;
@@ -81,8 +82,8 @@ static void give_stdin(int64_t rank) {
     close(nothing);
 }
 
-static _Noreturn void become(const launch *l, int64_t rank) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever ends the launcher */
+static _Noreturn void exec_rank(const launch *l, int64_t rank) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the launcher dies, this process is killed */
     if (getppid() != l->self) _exit(FAILED);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
     signal(SIGPIPE, SIG_DFL);
@@ -93,7 +94,7 @@ static _Noreturn void become(const launch *l, int64_t rank) {
     int error = errno;
     if (!atomic_exchange(l->unfound, true))
         fail("%s: %s%s", l->program[0], strerror(error),
-             error == EACCES ? "; is it a program, and may you run it?" : "");
+             error == EACCES ? "; check that it is a program and that you may execute it" : "");
     _exit(error == ENOENT ? NOT_FOUND : NOT_RUNNABLE);
 }
 
@@ -110,15 +111,15 @@ static void end_others(launch *l, int result) {
     l->result = result;
     l->deadline = clock_seconds() + GRACE;
     signal_all(l, SIGTERM);
-    signal_all(l, SIGCONT); /* one that was stopped could not end */
+    signal_all(l, SIGCONT); /* a stopped process could not end */
 }
 
 static void start_all(launch *l) {
     for (int64_t r = 0; r < l->n && !l->ending; r++) {
         pid_t pid = fork();
-        if (pid == 0) become(l, r);
+        if (pid == 0) exec_rank(l, r);
         if (pid < 0) {
-            end_others(l, fail("no process for rank %lld of %lld: %s", (long long)r, (long long)l->n, strerror(errno)));
+            end_others(l, fail("cannot start rank %lld of %lld: %s", (long long)r, (long long)l->n, strerror(errno)));
             return;
         }
         l->child[r] = pid;
@@ -126,13 +127,13 @@ static void start_all(launch *l) {
     }
 }
 
-/* The processes that were found to have ended at one look. */
+/* The failed process among those that have just ended. */
 typedef struct fallen {
-    int64_t rank; /* the one to blame, or -1 */
+    int64_t rank; /* -1: none has failed */
     int how;
 } fallen;
 
-/* A rank that was killed makes others fail, which may be seen before it is. */
+/* A rank that was killed makes others fail, possibly before its own end is noticed, so signals have priority. */
 static void note_end(launch *l, int64_t rank, int how, fallen *f) {
     l->child[rank] = 0;
     l->alive--;
@@ -140,7 +141,7 @@ static void note_end(launch *l, int64_t rank, int how, fallen *f) {
     if (f->rank < 0 || (WIFSIGNALED(how) && !WIFSIGNALED(f->how))) *f = (fallen){rank, how};
 }
 
-static void reap(launch *l) {
+static void reap_children(launch *l) {
     fallen f = {-1, 0};
     int how;
     for (pid_t pid; (pid = waitpid(-1, &how, WNOHANG)) > 0;)
@@ -148,34 +149,34 @@ static void reap(launch *l) {
             if (l->child[r] == pid) note_end(l, r, how, &f);
     if (f.rank < 0 || l->ending) return;
     if (WIFSIGNALED(f.how))
-        fail("rank %lld was ended by signal %d (%s)", (long long)f.rank, WTERMSIG(f.how), strsignal(WTERMSIG(f.how)));
+        fail("rank %lld was killed by signal %d (%s)", (long long)f.rank, WTERMSIG(f.how), strsignal(WTERMSIG(f.how)));
     else if (!*l->unfound)
-        fail("rank %lld ended with exit status %d", (long long)f.rank, WEXITSTATUS(f.how));
+        fail("rank %lld exited with status %d", (long long)f.rank, WEXITSTATUS(f.how));
     end_others(l, WIFSIGNALED(f.how) ? BY_SIGNAL + WTERMSIG(f.how) : WEXITSTATUS(f.how));
 }
 
-/* What the terminal sends reaches the processes without us.  Who sends SIGTERM for the second time has seen that
- * passing it on was not enough. */
-static void forward(launch *l, const siginfo_t *info) {
+/* Passes a signal on to the processes.  Signals of the terminal already reach them.  A second SIGTERM means that
+ * passing on the first was not enough. */
+static void forward_signal(launch *l, const siginfo_t *info) {
     if (info->si_code != SI_KERNEL) signal_all(l, info->si_signo);
     if (info->si_signo != SIGTERM) return;
     if (l->asked) end_others(l, BY_SIGNAL + SIGTERM);
     l->asked = true;
-    signal_all(l, SIGCONT); /* one that was stopped could not end */
+    signal_all(l, SIGCONT); /* a stopped process could not end */
 }
 
-static void watch(launch *l) {
+static void watch_children(launch *l) {
     const struct timespec moment = {0, 100000000};
     while (l->alive) {
         siginfo_t info;
         int signal = sigtimedwait(&l->signals, &info, &moment);
-        if (signal > 0 && signal != SIGCHLD) forward(l, &info);
-        reap(l);
+        if (signal > 0 && signal != SIGCHLD) forward_signal(l, &info);
+        reap_children(l);
         if (l->ending && clock_seconds() > l->deadline) signal_all(l, SIGKILL);
     }
 }
 
-/* Every process whose parent we are by now. */
+/* Sends a signal to all child processes, including adopted ones. */
 static void signal_children(int signal) {
     char path[64];
     long pid;
@@ -185,7 +186,7 @@ static void signal_children(int signal) {
     if (list) fclose(list);
 }
 
-/* What the ranks started and left behind has become ours, and is ended too. */
+/* Ends processes that the ranks started and left behind, which this process has adopted. */
 static void end_strays(const launch *l) {
     const struct timespec moment = {0, 100000000};
     double start = clock_seconds();
@@ -196,9 +197,9 @@ static void end_strays(const launch *l) {
     }
 }
 
-/* SIGCHLD that came to us as ignored would keep from us how the processes ended, and from them how theirs did.  What
- * else came as ignored stays so, for `nohup`. */
-static void take_signals(launch *l) {
+/* Blocks the signals that watch_children waits for.  If SIGCHLD were inherited as ignored, neither this process nor the
+ * ranks would learn how their children ended.  Other ignored signals stay ignored, for `nohup`. */
+static void block_signals(launch *l) {
     static const int taken[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigemptyset(&l->signals);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(&l->signals, taken[i]);
@@ -218,9 +219,9 @@ int cmd_run(int argc, char **argv) {
     snprintf(job, sizeof job, "%ld-%.9f", (long)l.self, clock_seconds());
     setenv("RESHARD_JOB", job, 1);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    take_signals(&l);
+    block_signals(&l);
     start_all(&l);
-    watch(&l);
+    watch_children(&l);
     end_strays(&l);
     free(l.child);
     return l.result;

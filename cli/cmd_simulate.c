@@ -1,4 +1,4 @@
-/* Simulate: what a move takes on a machine that need not be here. */
+/* Simulate: estimates the time of a move on another machine. */
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -11,20 +11,20 @@
 
 enum { JSON = 256, RANKS_PER_NODE, NIC, LATENCY, MEM, CORE, BY_NODE, CALIBRATE, MACHINE };
 
-#define RUN_BYTES 48 /* that a run costs where nothing is known: what one costs on the machines that we measured */
+#define RUN_BYTES 48 /* cost of a run if it was not measured: the value of the machines that were measured */
 
 static const struct argp_option options[] = {
-    {.name = "mem", .key = MEM, .arg = "GB/S", .doc = "what the ranks of a node copy together, in bytes written"},
-    {.name = "core", .key = CORE, .arg = "GB/S", .doc = "what one rank copies alone; as --mem"},
-    {.name = "nic", .key = NIC, .arg = "GB/S", .doc = "what a node's network card receives, and sends"},
-    {.name = "latency", .key = LATENCY, .arg = "US", .doc = "microseconds from one rank to another; 0"},
-    {.name = "calibrate", .key = CALIBRATE, .doc = "measure this machine; numbers that are given count for more"},
-    {.name = "machine", .key = MACHINE, .arg = "FILE", .doc = "a machine as --calibrate --json prints it"},
+    {.name = "mem", .key = MEM, .arg = "GB/S", .doc = "copy rate of all ranks of a node together, in bytes written"},
+    {.name = "core", .key = CORE, .arg = "GB/S", .doc = "copy rate of one rank alone (default: as --mem)"},
+    {.name = "nic", .key = NIC, .arg = "GB/S", .doc = "rate of a node's network card in each direction"},
+    {.name = "latency", .key = LATENCY, .arg = "US", .doc = "microseconds from rank to rank (default 0)"},
+    {.name = "calibrate", .key = CALIBRATE, .doc = "measure this machine; other options take precedence"},
+    {.name = "machine", .key = MACHINE, .arg = "FILE", .doc = "read a machine that --calibrate --json printed"},
     {.name = "ranks-per-node",
      .key = RANKS_PER_NODE,
      .arg = "N",
-     .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ...; all share one"},
-    {.name = "by-node", .key = BY_NODE, .doc = "reductions combine what lies on each node first"},
+     .doc = "ranks 0..N-1 share a node, N..2N-1 the next, ... (default: one node)"},
+    {.name = "by-node", .key = BY_NODE, .doc = "reduce within each node first"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {0}};
 
@@ -34,13 +34,13 @@ typedef struct simulating {
     layout_pair pair;
     bool json, by_node, calibrate;
     int64_t ranks_per_node; /* 0: not given */
-    double mem, core, nic, latency; /* as given, in bytes a second and seconds; negative: not given */
+    double mem, core, nic, latency; /* options, in bytes per second and seconds; negative: not given */
     rsh_machine machine;
     rsh_plan *plan;
     rsh_simulation result;
 } simulating;
 
-/* A number above 0, or with `zero` 0 too. */
+/* Parses a number above 0, or with `zero` a number of at least 0. */
 static bool parse_number(const char *text, bool zero, double unit, double *out) {
     char *end;
     errno = 0;
@@ -50,23 +50,25 @@ static bool parse_number(const char *text, bool zero, double unit, double *out) 
     return true;
 }
 
-static void take_rate(struct argp_state *state, const char *word, double *out) {
-    if (!parse_number(word, false, 1e9, out)) argp_error(state, "'%s' is not a number of GB/s", word);
+static void parse_rate(struct argp_state *state, const char *word, double *out) {
+    if (!parse_number(word, false, 1e9, out))
+        argp_error(state, "expected a rate in GB/s above 0, such as 12.5, got '%s'", word);
 }
 
-static void take_layout(simulating *s, const char *word, struct argp_state *state) {
+static void store_layout(simulating *s, const char *word, struct argp_state *state) {
     if (state->arg_num > 1)
-        argp_error(state, "FROM and TO are two layouts; '%s' is one too many (quote layouts that have blanks)", word);
+        argp_error(state, "expected two layouts, FROM and TO; unexpected argument '%s' (quote layouts that contain "
+                          "blanks)", word);
     else
         s->text[state->arg_num] = word;
 }
 
 static void check_usage(const simulating *s, struct argp_state *state) {
-    if (!s->text[1] && !(s->calibrate && !s->text[0])) argp_error(state, "two layouts are needed, FROM and TO");
+    if (!s->text[1] && !(s->calibrate && !s->text[0])) argp_error(state, "the layouts FROM and TO are required");
     if (s->mem < 0 && !s->calibrate && !s->file)
-        argp_error(state, "a rate of memory is needed: --mem, --machine or --calibrate");
+        argp_error(state, "the memory rate is required: give --mem, --machine or --calibrate");
     if (s->ranks_per_node && s->nic < 0 && !s->file)
-        argp_error(state, "between nodes a rate of network cards is needed: --nic");
+        argp_error(state, "--ranks-per-node needs the rate of network cards: give --nic or --machine");
 }
 
 static error_t parse(int key, char *word, struct argp_state *state) {
@@ -76,30 +78,32 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case BY_NODE: s->by_node = true; return 0;
     case CALIBRATE: s->calibrate = true; return 0;
     case MACHINE: s->file = word; return 0;
-    case MEM: take_rate(state, word, &s->mem); return 0;
-    case CORE: take_rate(state, word, &s->core); return 0;
-    case NIC: take_rate(state, word, &s->nic); return 0;
+    case MEM: parse_rate(state, word, &s->mem); return 0;
+    case CORE: parse_rate(state, word, &s->core); return 0;
+    case NIC: parse_rate(state, word, &s->nic); return 0;
     case LATENCY:
-        if (!parse_number(word, true, 1e-6, &s->latency)) argp_error(state, "'%s' is not a number of us", word);
+        if (!parse_number(word, true, 1e-6, &s->latency))
+            argp_error(state, "--latency: expected microseconds, got '%s'", word);
         return 0;
     case RANKS_PER_NODE:
-        if (!parse_count(word, 1, &s->ranks_per_node)) argp_error(state, "'%s' is not a number of ranks", word);
+        if (!parse_count(word, 1, &s->ranks_per_node))
+            argp_error(state, "--ranks-per-node must be at least 1, got '%s'", word);
         return 0;
-    case ARGP_KEY_ARG: take_layout(s, word, state); return 0;
+    case ARGP_KEY_ARG: store_layout(s, word, state); return 0;
     case ARGP_KEY_END: check_usage(s, state); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
 static const struct argp simulate_argp = {
-    options, parse, "[FROM TO]", "What a move from layout FROM to layout TO takes on a machine that need not be here.",
+    options, parse, "[FROM TO]", "Estimates the time of a move from layout FROM to layout TO on another machine.",
     NULL,    NULL,  NULL};
 
 /* ---- the machine ---- */
 
-/* NULL after saying why not. */
+/* Reads the file of a machine; NULL after printing an error. */
 static json_t *read_json(const char *path) {
-    static const char advice[] = "; 'reshard simulate --calibrate --json' prints one";
+    static const char advice[] = "; make one with 'reshard simulate --calibrate --json'";
     json_error_t error;
     errno = 0;
     FILE *file = fopen(path, "r");
@@ -109,15 +113,15 @@ static json_t *read_json(const char *path) {
     if (reason)
         fail("%s: %s", path, strerror(reason));
     else if (!o)
-        fail("%s is not the JSON of a machine: line %d: %s%s", path, error.line, error.text, advice);
+        fail("%s is not a machine file: line %d: %s%s", path, error.line, error.text, advice);
     else if (!json_object_get(o, "machine"))
-        fail("%s is not the JSON of a machine: there is no member \"machine\"%s", path, advice);
+        fail("%s is not a machine file: it has no member \"machine\"%s", path, advice);
     if (o && json_object_get(o, "machine")) return o;
     json_decref(o);
     return NULL;
 }
 
-/* The members that machine_json writes; those that are missing are 0. */
+/* Reads the members that machine_json writes; missing ones are 0. */
 static bool read_machine(const char *path, rsh_machine *m) {
     json_error_t error;
     json_t *o = read_json(path), *machine = json_object_get(o, "machine");
@@ -133,7 +137,7 @@ static bool read_machine(const char *path, rsh_machine *m) {
     return ok;
 }
 
-static bool take_machine(simulating *s) {
+static bool set_up_machine(simulating *s) {
     rsh_machine *m = &s->machine;
     *m = (rsh_machine)RSH_MACHINE_INIT;
     m->run_bytes = RUN_BYTES;
@@ -148,7 +152,7 @@ static bool take_machine(simulating *s) {
     return !st || (fail_library(st), false);
 }
 
-/* Numbers in the units of the options. */
+/* Converts to the units of the options. */
 static json_t *machine_json(const rsh_machine *m) {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mem_gb_per_s", m->memory / 1e9, "core_gb_per_s",
                      m->core / 1e9, "nic_gb_per_s", m->nic / 1e9, "latency_us", m->latency * 1e6, "run_bytes",
@@ -226,7 +230,7 @@ static int answer_text(const simulating *s) {
     print_machine(&s->machine);
     printf("%-22s %16" PRId64 "\n%-22s %16" PRId64 "\n", "ranks", r->ranks, "nodes", r->nodes);
     if (r->ranks_walked < r->ranks)
-        printf("%-22s %16" PRId64 "   the others are taken to be like these\n", "ranks looked at", r->ranks_walked);
+        printf("%-22s %16" PRId64 "   the others are assumed to be like these\n", "ranks examined", r->ranks_walked);
     printf("\n%6s  %10s", "stage", "takes");
     for (int k = 0; k < RSH_RESOURCE_COUNT; k++) printf("  %10s", rsh_resource_name((rsh_resource)k));
     puts("   limit");
@@ -238,7 +242,7 @@ static int answer_text(const simulating *s) {
     return DONE;
 }
 
-static rsh_status simulate(simulating *s) {
+static rsh_status simulate_move(simulating *s) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     opts.ranks_per_node = s->ranks_per_node;
     opts.reduce = s->by_node ? RSH_REDUCE_BY_NODE : RSH_REDUCE_IN_ORDER;
@@ -256,8 +260,8 @@ int cmd_simulate(int argc, char **argv) {
     argp_parse(&simulate_argp, argc, argv, 0, NULL, &s);
     interrupt_leaves("nothing was written");
     s.pair.from_text = s.text[0], s.pair.to_text = s.text[1];
-    if ((!s.text[0] || layout_pair_parse(&s.pair)) && take_machine(&s)) {
-        rsh_status st = s.text[0] ? simulate(&s) : RSH_OK;
+    if ((!s.text[0] || layout_pair_parse(&s.pair)) && set_up_machine(&s)) {
+        rsh_status st = s.text[0] ? simulate_move(&s) : RSH_OK;
         result = st ? fail_library(st) : s.json ? answer_json(&s) : answer_text(&s);
     }
     rsh_plan_free(s.plan);

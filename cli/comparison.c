@@ -1,5 +1,5 @@
-/* Comparison: rank 0 leads; it measures the references while the others sleep at the barrier, then opens it for a
- * round of moves. */
+/* Comparison: measures memcpy, the fastest loop and the move in alternation.  Rank 0 measures the references while the
+ * other ranks sleep at the barrier, then releases them for a round of moves. */
 #include "comparison.h"
 #include "progress.h"
 
@@ -12,7 +12,7 @@
 #define LEAST_ROUNDS 15
 #define MOST_ROUNDS 1000
 #define LEAST_TOTAL 0.2    /* seconds of all rounds together */
-#define LEAST_SAMPLE 200e-6 /* seconds of one round: shorter moves are repeated in it */
+#define LEAST_SAMPLE 200e-6 /* seconds of one round; shorter moves are repeated within a round */
 #define MOST_BATCH 100000
 
 /* ---- one rank ---- */
@@ -27,13 +27,13 @@ static rsh_memory *memory_of(const rsh_sharded *s) {
     return m;
 }
 
-static void poison(const runner *r) {
+static void poison_destination(const runner *r) {
     size_t size = rsh_dtype_size(rsh_layout_dtype(rsh_sharded_layout(r->dst)));
     for (int64_t i = 0; i < rsh_sharded_nparts(r->dst); i++)
         memset(r->dst_memory[i].data, 0xa5, (size_t)rsh_tensor_count(rsh_sharded_part(r->dst, i)) * size);
 }
 
-static rsh_status allocate(const comparison *c, runner *r, rsh_comm *comm) {
+static rsh_status allocate_tensors(const comparison *c, runner *r, rsh_comm *comm) {
     rsh_status st = rsh_sharded_empty(comm, c->pair->from, &r->src);
     if (!st) st = rsh_sharded_empty(comm, c->pair->to, &r->dst);
     if (st) return st;
@@ -42,7 +42,7 @@ static rsh_status allocate(const comparison *c, runner *r, rsh_comm *comm) {
     return r->src_memory && r->dst_memory ? RSH_OK : RSH_ENOMEM;
 }
 
-/* Launchers tie a rank to a core or two; the references have all of them, here too. */
+/* Launchers pin a rank to a core or two; the references use all cores nevertheless. */
 static rsh_status open_reference(comparison *c, rsh_comm *comm) {
     cpu_set_t tied, all;
     bool known = c->comm && !sched_getaffinity(0, sizeof tied, &tied);
@@ -54,20 +54,20 @@ static rsh_status open_reference(comparison *c, rsh_comm *comm) {
     return st;
 }
 
-/* Everything is touched: no page comes for the first time in a timed round. */
-static rsh_status prepare(comparison *c, runner *r, rsh_comm *comm) {
+/* Allocates and binds.  Touches all memory, so that no page fault falls into a timed round. */
+static rsh_status prepare_rank(comparison *c, runner *r, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     r->comm = comm;
-    rsh_status st = allocate(c, r, comm);
+    rsh_status st = allocate_tensors(c, r, comm);
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->src); i++)
         st = pattern_fill(&c->source, rank, i, r->src_memory[i].data);
-    if (!st) poison(r);
+    if (!st) poison_destination(r);
     if (!st && !rank) st = open_reference(c, comm);
     st = rsh_comm_agree(comm, st);
     return st ? st : rsh_exec_bind(c->plan, comm, r->src_memory, r->dst_memory, &r->exec);
 }
 
-static void dispose(runner *r) {
+static void free_runner(runner *r) {
     rsh_exec_free(r->exec);
     rsh_sharded_free(r->src);
     rsh_sharded_free(r->dst);
@@ -75,17 +75,16 @@ static void dispose(runner *r) {
     free(r->dst_memory);
 }
 
-static rsh_status check(const comparison *c, runner *r, int rank) {
+static rsh_status check_elements(const comparison *c, runner *r, int rank) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < rsh_sharded_nparts(r->dst); i++)
         st = pattern_check(&c->result, rank, i, r->dst_memory[i].data, &r->fault);
     return st;
 }
 
-/* The references have filled the caches with their own memory: one run that does not count brings the move's back, as
- * far as it fits. */
-static rsh_status run(comparison *c, runner *r) {
-    if (c->phase == PHASE_RUN_POISONED) poison(r);
+/* The references have evicted the move's data from the caches, so one run that is not timed comes first. */
+static rsh_status run_batch(comparison *c, runner *r) {
+    if (c->phase == PHASE_RUN_POISONED) poison_destination(r);
     rsh_status st = rsh_exec_run(r->exec);
     if (st) return st;
     if (c->comm)
@@ -98,15 +97,15 @@ static rsh_status run(comparison *c, runner *r) {
     return st;
 }
 
-/* What a launched rank tells the others. */
+/* What a launched rank sends to the others. */
 typedef struct word {
     int64_t phase, batch;
     double end;
     pattern_fault fault;
 } word;
 
-/* Everybody's comparison has then what rank 0 decided, and how all ranks fared. */
-static rsh_status confer(comparison *c, const runner *r) {
+/* Distributes the decisions of rank 0 and the results of all ranks. */
+static rsh_status exchange_words(comparison *c, const runner *r) {
     word mine = {c->phase, c->batch, r->end, r->fault};
     rsh_status st = rsh_comm_allgather(c->comm, &mine, c->words, sizeof mine);
     if (st) return st;
@@ -119,24 +118,24 @@ static rsh_status confer(comparison *c, const runner *r) {
     return RSH_OK;
 }
 
-/* A process that dies breaks no barrier, but its comm. */
-static rsh_status meet(comparison *c, const runner *r) {
-    if (c->comm) return confer(c, r);
+/* Waits for all ranks.  A process that dies is noticed by its comm, not by the barrier. */
+static rsh_status synchronise(comparison *c, const runner *r) {
+    if (c->comm) return exchange_words(c, r);
     if (c->processes) return rsh_comm_barrier(r->comm);
     return barrier_wait(&c->barrier) ? RSH_OK : RSH_EPEER;
 }
 
-/* Each rank's share of a round, between two openings of the barrier.  Outside of them rank 0 may change the phase. */
+/* Runs one round of a rank, between two synchronisations.  Only outside of them rank 0 may change the phase. */
 static rsh_status take_part(comparison *c, int rank, bool *stopped) {
     runner *r = &c->runner[rank];
-    rsh_status st = meet(c, r);
+    rsh_status st = synchronise(c, r);
     *stopped = c->phase == PHASE_STOP;
     if (st || *stopped) return st;
-    st = c->phase == PHASE_CHECK ? check(c, r, rank) : run(c, r);
-    return st ? st : meet(c, r);
+    st = c->phase == PHASE_CHECK ? check_elements(c, r, rank) : run_batch(c, r);
+    return st ? st : synchronise(c, r);
 }
 
-static rsh_status follow(comparison *c, int rank) {
+static rsh_status follow_rank0(comparison *c, int rank) {
     bool stopped = false;
     rsh_status st = RSH_OK;
     while (!st && !stopped) st = take_part(c, rank, &stopped);
@@ -151,8 +150,8 @@ static rsh_status run_phase(comparison *c, bench_phase phase) {
     return take_part(c, 0, &stopped);
 }
 
-/* Seconds of one move, from the common start to the end of the last rank. */
-static rsh_status sample(comparison *c, bench_phase phase, double *seconds) {
+/* Measures the seconds of one move, from the common start to the end of the last rank. */
+static rsh_status sample_move(comparison *c, bench_phase phase, double *seconds) {
     rsh_status st = run_phase(c, phase);
     double end = 0;
     for (int r = 0; r < c->nranks; r++) end = fmax(end, c->runner[r].end);
@@ -165,18 +164,19 @@ static int64_t batch_for(double seconds) {
     return n < 1 ? 1 : n > MOST_BATCH ? MOST_BATCH : (int64_t)n;
 }
 
-/* The first moves are slower than the rest; a longer batch then tells the time of one more exactly. */
+/* Chooses the number of moves per round.  The first moves are slower than the rest; a longer batch then gives a more
+ * precise time. */
 static rsh_status choose_batch(comparison *c, double *seconds) {
     rsh_status st = RSH_OK;
     double least = INFINITY;
     c->batch = 1;
     for (int i = 0; !st && i < 3; i++) {
-        st = sample(c, PHASE_RUN, seconds);
+        st = sample_move(c, PHASE_RUN, seconds);
         least = fmin(least, *seconds);
     }
     for (int i = 0; !st && i < 2 && batch_for(least) > 1; i++) {
         c->batch = batch_for(least);
-        st = sample(c, PHASE_RUN, seconds);
+        st = sample_move(c, PHASE_RUN, seconds);
         least = *seconds;
     }
     *seconds = least;
@@ -201,15 +201,15 @@ static double median(double *list, int64_t n) {
 
 static uint64_t batch_bytes(const comparison *c) { return (uint64_t)c->batch * c->bytes; }
 
-/* memcpy, the fastest pass, the move.  The speed of the machine changes by the second, so the move is held against the
- * pass of its own round. */
+/* Measures memcpy, the fastest pass and the move.  The speed of the machine varies, so the move is compared with the
+ * pass of the same round. */
 static rsh_status run_round(comparison *c, bench_phase phase, double *rate, double *fraction) {
     double seconds;
     c->memcpy_seconds = fmin(c->memcpy_seconds, reference_sample(&c->reference, c->batch));
     progress_add(batch_bytes(c));
     *rate = fastest_bytes(&c->fastest) / fmax(fastest_sample(&c->fastest, c->batch), 1e-9);
     progress_add(batch_bytes(c));
-    rsh_status st = sample(c, phase, &seconds);
+    rsh_status st = sample_move(c, phase, &seconds);
     if (st) return st;
     progress_add(batch_bytes(c));
     c->seconds = fmin(c->seconds, seconds);
@@ -221,7 +221,7 @@ static rsh_status run_rounds(comparison *c, int64_t rounds) {
     double *rate = calloc(2 * (size_t)rounds, sizeof *rate), *fraction = rate + rounds;
     rsh_status st = rate ? RSH_OK : RSH_ENOMEM;
     c->seconds = c->memcpy_seconds = INFINITY;
-    progress_begin("bench: memcpy, stream and the move in turn", 3 * (uint64_t)rounds * batch_bytes(c));
+    progress_begin("bench: alternating memcpy, stream and the move", 3 * (uint64_t)rounds * batch_bytes(c));
     for (int64_t i = 1; !st && i <= rounds; i++)
         st = run_round(c, i < rounds ? PHASE_RUN : PHASE_RUN_POISONED, &rate[i - 1], &fraction[i - 1]);
     progress_begin("bench: checking every element", 0);
@@ -234,7 +234,7 @@ static rsh_status run_rounds(comparison *c, int64_t rounds) {
     return st;
 }
 
-static rsh_status lead(comparison *c) {
+static rsh_status lead_rounds(comparison *c) {
     double seconds;
     rsh_status st = choose_batch(c, &seconds);
     if (!st) st = run_rounds(c, count_rounds(c, seconds));
@@ -244,17 +244,18 @@ static rsh_status lead(comparison *c) {
 
 /* ---- all ranks ---- */
 
-/* Memory of a rank that failed stays: others may be reading it.  Launched ranks map it for as long as they do. */
+/* The memory of a failed rank is not freed, since others may be reading it.  Launched ranks keep it mapped as long as
+ * they need it. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     comparison *c = ctx;
     int rank = rsh_comm_rank(comm);
-    rsh_status st = prepare(c, &c->runner[rank], comm);
-    if (!st) st = rank ? follow(c, rank) : lead(c);
+    rsh_status st = prepare_rank(c, &c->runner[rank], comm);
+    if (!st) st = rank ? follow_rank0(c, rank) : lead_rounds(c);
     if (st && !c->comm) {
         if (!c->processes) barrier_break(&c->barrier);
         return st;
     }
-    dispose(&c->runner[rank]);
+    free_runner(&c->runner[rank]);
     if (!rank) fastest_close(&c->fastest);
     if (!rank) reference_close(&c->reference);
     return st;
@@ -267,8 +268,8 @@ static void collect_faults(comparison *c) {
     }
 }
 
-/* Zeroed memory that threads and processes see alike. */
-static void *share(size_t bytes) {
+/* Allocates zeroed memory that forked processes share. */
+static void *map_shared(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
@@ -282,9 +283,9 @@ static rsh_status run_launched(comparison *c) {
     return st;
 }
 
-/* All ranks work on a copy of it that all of them see. */
+/* Runs on a copy of the comparison that all ranks share. */
 static rsh_status run_shared(comparison *c) {
-    comparison *shared = share(sizeof *shared);
+    comparison *shared = map_shared(sizeof *shared);
     if (!shared) return RSH_ENOMEM;
     *shared = *c;
     barrier_init(&shared->barrier, c->nranks);
@@ -307,8 +308,8 @@ rsh_status comparison_run(comparison *c) {
     if (n > INT32_MAX) return RSH_EUNSUP;
     c->nranks = n < 1 ? 1 : (int)n;
     size_t bytes = (size_t)c->nranks * sizeof *c->runner;
-    c->runner = share(bytes);
-    progress_begin("bench: filling memory, and trying loops", 0);
+    c->runner = map_shared(bytes);
+    progress_begin("bench: filling memory and trying loops", 0);
     bool ready = c->runner && pattern_source(&c->source, c->pair) && pattern_result(&c->result, c->pair);
     rsh_status st = ready ? RSH_OK : RSH_ENOMEM;
     if (c->comm) st = rsh_comm_agree(c->comm, st);

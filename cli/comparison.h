@@ -1,4 +1,4 @@
-/* comparison: reshard and memcpy in turn, on the same machine, in the same minute, in the same kind
+/* comparison: measures reshard and memcpy in alternation, on the same machine and in the same kind
  * of memory. */
 #ifndef RESHARD_CLI_COMPARISON_H
 #define RESHARD_CLI_COMPARISON_H
@@ -11,14 +11,14 @@ typedef struct reference {
     rsh_pool *pool;
     rsh_tensor *from, *to;
     size_t bytes;
-    int64_t batch; /* times that a sample copies them */
+    int64_t batch; /* number of copies per sample */
 } reference;
 rsh_status reference_open(reference *r, size_t bytes);
 double reference_sample(reference *r, int64_t batch); /* seconds of one copy */
 void reference_close(reference *r);
 
-/* The fastest pass that reads n streams and writes one, by as many tied threads as there are cores
- * and the best of several loops; with one stream a copy. */
+/* The fastest pass that reads n streams and writes one, on all cores, with the best of several
+ * loops; with one stream it is a copy. */
 #define FASTEST_STREAMS 16
 typedef struct fastest {
     rsh_pool *pool; /* borrowed */
@@ -32,8 +32,8 @@ typedef struct fastest {
 } fastest;
 rsh_status fastest_open(fastest *f, rsh_pool *pool, rsh_comm *comm, int n, size_t bytes);
 double fastest_sample(fastest *f, int64_t batch); /* seconds of one pass */
-double fastest_bytes(const fastest *f);           /* read and written by one pass */
-const char *fastest_name(const fastest *f);       /* of the loop that won */
+double fastest_bytes(const fastest *f);           /* bytes read and written by one pass */
+const char *fastest_name(const fastest *f);       /* name of the fastest loop */
 void fastest_close(fastest *f);
 
 /* One rank of the move. */
@@ -42,7 +42,7 @@ typedef struct runner {
     rsh_memory *src_memory, *dst_memory;
     rsh_exec *exec;
     rsh_comm *comm;
-    double end; /* of its last round; launched: since its start, as clocks may differ */
+    double end; /* time at the end of its last round; launched: since its start, as clocks differ */
     pattern_fault fault;
 } runner;
 
@@ -51,13 +51,13 @@ typedef enum bench_phase { PHASE_RUN, PHASE_RUN_POISONED, PHASE_CHECK, PHASE_STO
 typedef struct comparison {
     const layout_pair *pair;
     const rsh_plan *plan;
-    bool processes; /* ranks are processes that this one forks, not threads */
-    rsh_comm *comm; /* ranks were launched, and each has one of these; NULL: they share this one */
-    int64_t repeat; /* rounds; 0: as many as make a steady result */
+    bool processes; /* ranks are forked processes; false: threads */
+    rsh_comm *comm; /* the comm of launched ranks; NULL: ranks are threads or forked processes */
+    int64_t repeat; /* number of rounds; 0: chosen for a stable result */
     size_t bytes;   /* written by the move, over all ranks */
     size_t bytes_read;
-    int sources; /* streams that the move reads for one that it writes: 1, or the contributions to a
-                    sum */
+    int sources; /* number of streams that the move reads per stream written: 1, or the
+                    contributions to a sum */
 
     pattern source, result;
     int nranks;
@@ -65,14 +65,14 @@ typedef struct comparison {
     reference reference;
     fastest fastest;
     barrier barrier;
-    bench_phase phase; /* of the round at hand, told by rank 0 while the others wait */
-    struct word *words;  /* [nranks]: what launched ranks said when they met last */
-    int64_t batch;       /* moves back to back in a round */
+    bench_phase phase;  /* of the current round; rank 0 sets it while the others wait */
+    struct word *words; /* [nranks]: the last words of launched ranks */
+    int64_t batch;      /* number of moves in a round */
 
-    double seconds, memcpy_seconds; /* of one move; the least of all rounds */
-    double stream_rate;     /* bytes read and written in a second by the fastest pass: the median */
-    double stream_fraction; /* of that rate, which the move reached in a round: the median */
-    const char *stream_name; /* of its loop */
+    double seconds, memcpy_seconds; /* of one move; the minimum of all rounds */
+    double stream_rate;     /* bytes per second read and written by the fastest pass; median */
+    double stream_fraction; /* fraction of that rate that the move reached; median of all rounds */
+    const char *stream_name; /* name of its loop */
     pattern_fault fault;
 } comparison;
 

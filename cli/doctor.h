@@ -1,4 +1,4 @@
-/* doctor: what is asked of the build and of the machine, and what is found. */
+/* doctor: the checks of the build and of the machine, and their findings. */
 #ifndef RESHARD_CLI_DOCTOR_H
 #define RESHARD_CLI_DOCTOR_H
 
@@ -9,11 +9,11 @@
 typedef struct finding {
     const char *name;
     char value[FINDING];
-    const char *verdict; /* "ok", or one word that says what is amiss */
-    char advice[2 * FINDING]; /* what to do; "" where there is nothing to do */
+    const char *verdict; /* "ok", or one word that names the problem */
+    char advice[2 * FINDING]; /* what to do; "": nothing */
 } finding;
 
-/* Fills in what is found; it starts as "ok", without advice. */
+/* Each fills in a finding, which is initially "ok" without advice. */
 void find_version(finding *f);
 void find_compiler(finding *f);
 void find_engines(finding *f);

@@ -1,4 +1,4 @@
-/* Doctor, the build: versions, engines, libraries that are found when they are needed, settings. */
+/* Doctor, the build: checks versions, engines, libraries loaded on demand, and settings. */
 #include "doctor.h"
 #include "launched.h"
 #include "library.h"
@@ -23,7 +23,7 @@ static const char headers[] = VERSION_TEXT(RSH_VERSION_MAJOR, RSH_VERSION_MINOR,
 void find_version(finding *f) {
     snprintf(f->value, FINDING, "%s", rsh_version());
     if (strcmp(rsh_version(), headers))
-        advise(f, "mixed", "the command was built for version %s of the library", headers);
+        advise(f, "mixed", "the command was built for version %s of the library; install matching versions", headers);
 }
 
 void find_compiler(finding *f) { snprintf(f->value, FINDING, "%s", COMPILER); }
@@ -31,10 +31,10 @@ void find_compiler(finding *f) { snprintf(f->value, FINDING, "%s", COMPILER); }
 void find_engines(finding *f) {
     bool mpi = launched_possible();
     snprintf(f->value, FINDING, mpi ? "threads, shm, mpi" : "threads, shm");
-    if (!mpi) advise(f, "ok", "without mpi: libreshard-mpi, or the MPI it was built for, is not here");
+    if (!mpi) advise(f, "ok", "no engine mpi: libreshard-mpi or its MPI library was not found");
 }
 
-/* "Open MPI v4.1.4" of a longer text. */
+/* Finds "Open MPI v4.1.4" in the longer version text. */
 void find_mpi(finding *f) {
     char text[8192] = ""; /* as long as MPI's own constant */
     int length = 0, (*version)(char *, int *) = NULL;
@@ -45,7 +45,7 @@ void find_mpi(finding *f) {
     snprintf(f->value, FINDING, "%.100s", text);
 }
 
-/* The library that products of libreshard-nn run in.  Distributions name the slow reference implementation "blas". */
+/* Finds the BLAS that libreshard-nn uses.  Distributions name the slow reference implementation "blas". */
 void find_blas(finding *f) {
     void *nn = library_load("libreshard-nn.so"), *product = nn ? dlsym(nn, "cblas_sgemm") : NULL;
     char path[PATH_MAX] = "";
@@ -54,17 +54,18 @@ void find_blas(finding *f) {
     if (!product || !dladdr(product, &info) || !realpath(info.dli_fname, path)) return;
     snprintf(f->value, FINDING, "%.150s", strrchr(path, '/') + 1);
     if (strstr(path, "/blas/lib") || strstr(path, "libcblas.so"))
-        advise(f, "slow", "this is the reference BLAS: install OpenBLAS (Debian: libopenblas0)");
+        advise(f, "slow", "this is the slow reference BLAS; install OpenBLAS (Debian: libopenblas0)");
 }
 
 void find_simd(finding *f) {
     snprintf(f->value, FINDING, "%s", rsh_copy_isa());
     if (!strcmp(rsh_copy_isa(), "generic"))
         advise(f, "slow", "%s",
-               getenv("RESHARD_SIMD") ? "RESHARD_SIMD says so" : "there is no vector path for this processor");
+               getenv("RESHARD_SIMD") ? "RESHARD_SIMD is set to generic; unset it"
+                                      : "there are no vector kernels for this processor");
 }
 
-/* Whoever makes a comm has the library read all of them. */
+/* Creates a comm, because that makes the library check all settings. */
 void find_settings(finding *f) {
     static const char *const names[] = {"RESHARD_SIMD", "RESHARD_CACHE_BYTES", "RESHARD_TIMEOUT", "RESHARD_NODE"};
     int n = 0;

@@ -1,4 +1,4 @@
-/* Doctor, the machine: cores, memory, and the settings of the kernel that moves depend on. */
+/* Doctor, the machine: checks cores, memory, and kernel settings that affect the speed of moves. */
 #include "doctor.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define SMALL_SHM ((double)(256 << 20)) /* bytes of /dev/shm: containers have 64 MiB unless they are told otherwise */
+#define SMALL_SHM ((double)(256 << 20)) /* bytes of /dev/shm; the default of containers is 64 MiB */
 
 static bool read_line(const char *path, char *line, int room) {
     FILE *file = fopen(path, "r");
@@ -18,7 +18,7 @@ static bool read_line(const char *path, char *line, int room) {
     return ok;
 }
 
-/* Ranks on this machine that a launcher started beside us, or 0. */
+/* Number of ranks that a launcher started on this machine, or 0. */
 static int ranks_here(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "RESHARD_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -33,14 +33,14 @@ void find_cores(finding *f) {
     int usable = sched_getaffinity(0, sizeof set, &set) ? (int)online : CPU_COUNT(&set), ranks = ranks_here();
     snprintf(f->value, FINDING, "%d of %ld", usable, online);
     if (ranks > online)
-        advise(f, "slow", "%d ranks take turns on %ld core%s: start at most one rank for each core", ranks, online,
+        advise(f, "slow", "%d ranks share %ld core%s; start at most one rank per core", ranks, online,
                plural(online));
     else if (usable < online && !ranks)
-        advise(f, "ok", "affinity keeps this process off the others (see taskset)");
+        advise(f, "ok", "CPU affinity excludes the other cores (see taskset)");
     else
-        advise(f, "ok", "more than %ld rank%s on this machine take turns", online, plural(online));
+        advise(f, "ok", "start at most %ld rank%s on this machine", online, plural(online));
     if (read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota) && strncmp(quota, "max", 3))
-        advise(f, "limited", "a control group limits processor time (cpu.max is %s): timings will vary", quota);
+        advise(f, "limited", "a control group limits CPU time (cpu.max is %s), so timings will vary", quota);
 }
 
 void find_memory(finding *f) {
@@ -54,11 +54,11 @@ void find_memory(finding *f) {
     if (file) fclose(file);
     snprintf(f->value, FINDING, "%s, %s available", human_bytes(1024.0 * (double)all, total),
              human_bytes(1024.0 * (double)available, left));
-    if (available < all / 10) advise(f, "tight", "less than a tenth is free: a move needs memory for both tensors");
+    if (available < all / 10) advise(f, "tight", "less than 10 %% is free; a move needs memory for both tensors");
 }
 
-/* The word in brackets of a setting of transparent huge pages, in `line`; NULL: it is not there. */
-static const char *chosen(const char *file, char *line, int room) {
+/* Reads the active value (in brackets) of a transparent huge page setting into `line`; NULL: there is none. */
+static const char *active_value(const char *file, char *line, int room) {
     char path[128];
     snprintf(path, sizeof path, "/sys/kernel/mm/transparent_hugepage/%s", file);
     char *start = read_line(path, line, room) ? strchr(line, '[') : NULL, *end = start ? strchr(start, ']') : NULL;
@@ -69,7 +69,7 @@ static const char *chosen(const char *file, char *line, int room) {
 
 static void find_pages(finding *f, const char *file, const char *better, const char *whose) {
     char line[128];
-    const char *word = chosen(file, line, sizeof line);
+    const char *word = active_value(file, line, sizeof line);
     snprintf(f->value, FINDING, "%s", word ? word : "unknown");
     if (!word)
         advise(f, "unknown", "this kernel has no /sys/kernel/mm/transparent_hugepage/%s", file);
@@ -77,25 +77,25 @@ static void find_pages(finding *f, const char *file, const char *better, const c
         advise(f, "slow", "%s: echo %s > /sys/kernel/mm/transparent_hugepage/%s", whose, better, file);
 }
 
-void find_huge_pages(finding *f) { find_pages(f, "enabled", "madvise", "large tensors lie on small pages"); }
+void find_huge_pages(finding *f) { find_pages(f, "enabled", "madvise", "large tensors use small pages"); }
 void find_shared_huge_pages(finding *f) {
-    find_pages(f, "shmem_enabled", "advise", "what ranks of engines shm and mpi share lies on small pages");
+    find_pages(f, "shmem_enabled", "advise", "memory shared by ranks (engines shm and mpi) uses small pages");
 }
 
-/* The library's own arenas have no name in a file system; those of MPI do. */
+/* Checks /dev/shm, which MPI uses; the library's own shared memory is not in a file system. */
 void find_shared_memory(finding *f) {
     struct statvfs s;
     char all[QUANTITY], left[QUANTITY];
     if (statvfs("/dev/shm", &s)) {
         snprintf(f->value, FINDING, "none");
-        advise(f, "missing", "/dev/shm: %s; MPI may need it, threads and shm do not", strerror(errno));
+        advise(f, "missing", "/dev/shm: %s; MPI may need it, engines threads and shm do not", strerror(errno));
         return;
     }
     double total = (double)s.f_blocks * (double)s.f_frsize, room = (double)s.f_bavail * (double)s.f_frsize;
     snprintf(f->value, FINDING, "%s, %s free", human_bytes(total, all), human_bytes(room, left));
     if (room < SMALL_SHM)
-        advise(f, "tight", "MPI keeps what ranks of a machine share there, and may fail; in containers --shm-size=1g "
-                           "makes it larger.  threads and shm do not use it");
+        advise(f, "tight", "MPI needs it for shared memory and may fail; in containers use --shm-size=1g (engines "
+                           "threads and shm do not use it)");
 }
 
 void find_ptrace(finding *f) {
@@ -107,8 +107,8 @@ void find_ptrace(finding *f) {
     snprintf(f->value, FINDING, "%s", line);
     if (strcmp(line, "0"))
         advise(f, geteuid() ? "slow" : "ok",
-               "MPI copies twice between ranks of a machine: sysctl kernel.yama.ptrace_scope=0; threads and shm do not "
-               "need it");
+               "MPI copies data twice within a machine; run sysctl kernel.yama.ptrace_scope=0 (engines threads and shm "
+               "are not affected)");
 }
 
 void find_caches(finding *f) {

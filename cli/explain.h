@@ -1,4 +1,4 @@
-/* explain: what is known about a move, for its writers. */
+/* explain: the results that the text and JSON writers print. */
 #ifndef RESHARD_CLI_EXPLAIN_H
 #define RESHARD_CLI_EXPLAIN_H
 
@@ -12,11 +12,11 @@ typedef struct explanation {
 
     rsh_plan *plan;
     rsh_plan_totals totals;
-    double seconds; /* to plan and to add up */
+    double seconds; /* for planning and totals */
     bool relabel_exact;
-    int64_t moved_before; /* bytes, with the ranks as they were given */
-    bool has_other; /* is it known what passes between nodes if reductions combine the other way? */
-    int64_t other_between_nodes;
+    int64_t moved_before; /* bytes moved without relabelling */
+    bool has_other; /* other_between_nodes is set */
+    int64_t other_between_nodes; /* bytes between nodes with the other order of reduction */
 } explanation;
 
 int explain_text(const explanation *e);

@@ -1,4 +1,4 @@
-/* Explain as JSON. */
+/* Explain JSON: prints the results as JSON. */
 #include "explain.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Explain as text: a picture, the totals, and for few ranks what each of them does. */
+/* Explain text: prints a picture, the totals and, for up to 16 ranks, what each rank does. */
 #include "explain.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #define FEW_RANKS 16
 
-static void row(const char *what, int64_t bytes, const char *remark) {
+static void print_row(const char *what, int64_t bytes, const char *remark) {
     char text[QUANTITY];
     printf("%-22s %16" PRId64 " B  %10s%s%s\n", what, bytes, human_bytes((double)bytes, text), *remark ? "   " : "",
            remark);
@@ -18,16 +18,16 @@ static void row(const char *what, int64_t bytes, const char *remark) {
 static void print_nodes(const explanation *e) {
     const rsh_plan_totals *t = &e->totals;
     if (!e->ranks_per_node) return;
-    row("between nodes", t->bytes_between_nodes,
+    print_row("between nodes", t->bytes_between_nodes,
         t->bytes_between_nodes == t->lower_bound_between_nodes ? "the least possible" : "");
     if (t->bytes_between_nodes != t->lower_bound_between_nodes)
-        row("  least possible", t->lower_bound_between_nodes, "");
-    if (e->has_other) row(e->by_node ? "  combined in order" : "  combined by node", e->other_between_nodes, "");
+        print_row("  least possible", t->lower_bound_between_nodes, "");
+    if (e->has_other) print_row(e->by_node ? "  combined in order" : "  combined by node", e->other_between_nodes, "");
 }
 
 static void print_relabelling(const explanation *e) {
     if (!e->relabel) return;
-    row("without relabelling", e->moved_before,
+    print_row("without relabelling", e->moved_before,
         e->relabel_exact ? "no relabelling moves less" : "relabelled approximately");
 }
 
@@ -36,7 +36,7 @@ static int print_stage(void *ctx, int stage, const char *what, int64_t moved, in
     char name[32];
     (void)between;
     snprintf(name, sizeof name, "  stage %d of %d", stage + 1, rsh_plan_nstages(e->plan));
-    row(name, moved, what);
+    print_row(name, moved, what);
     return 0;
 }
 
@@ -44,16 +44,16 @@ static rsh_status print_totals(const explanation *e) {
     rsh_status st = RSH_OK;
     const rsh_plan_totals *t = &e->totals;
     char text[QUANTITY];
-    row("tensor", t->tensor_bytes, "");
-    row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
-    if (t->bytes_moved != t->lower_bound) row("  least possible", t->lower_bound, "");
+    print_row("tensor", t->tensor_bytes, "");
+    print_row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
+    if (t->bytes_moved != t->lower_bound) print_row("  least possible", t->lower_bound, "");
     print_relabelling(e);
     if (rsh_plan_nstages(e->plan) > 1) st = rsh_plan_each_stage(e->plan, print_stage, (void *)e);
-    row("copied within a rank", t->bytes_local, "");
+    print_row("copied within a rank", t->bytes_local, "");
     print_nodes(e);
-    row("most a rank sends", t->max_send, "");
-    row("most a rank receives", t->max_recv, "");
-    row("scratch of a rank", t->scratch_bytes, "");
+    print_row("most a rank sends", t->max_send, "");
+    print_row("most a rank receives", t->max_recv, "");
+    print_row("scratch of a rank", t->scratch_bytes, "");
     printf("%-22s %16" PRId64 "\n", "messages", t->messages);
     printf("%-22s %16" PRId64 "\n", "ranks", rsh_plan_nranks(e->plan));
     printf("%-22s %16s   fingerprint %016" PRIx64 "\n", "planned in", human_seconds(e->seconds, text),
@@ -89,7 +89,7 @@ static rsh_status print_rank(const explanation *e, int64_t rank) {
     return st;
 }
 
-/* Ranks of both layouts, ascending, each once. */
+/* Prints the ranks of both layouts in ascending order. */
 static rsh_status print_ranks(const explanation *e) {
     const rsh_layout *a = e->pair.from, *b = e->pair.to;
     int64_t na = rsh_layout_nranks(a), nb = rsh_layout_nranks(b), i = 0, j = 0;
@@ -119,7 +119,7 @@ static rsh_status print_matrix(const explanation *e) {
 
 /* ---- the picture ---- */
 
-/* NO_COLOR is a wish that many commands know. */
+/* Chooses colours for a terminal, unless NO_COLOR is set. */
 static rsh_picture_format choose_form(void) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     bool colours = isatty(STDOUT_FILENO) && !(no && *no) && term && *term && strcmp(term, "dumb");
@@ -127,14 +127,14 @@ static rsh_picture_format choose_form(void) {
     return colours ? RSH_PICTURE_ANSI : RSH_PICTURE_TEXT;
 }
 
-/* Columns of the terminal that answers go to; the most there are if it is none or does not say. */
-static size_t room(void) {
+/* Columns of the terminal; SIZE_MAX if stdout is not a terminal or its width is unknown. */
+static size_t terminal_columns(void) {
     struct winsize w;
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) || !w.ws_col ? SIZE_MAX : w.ws_col;
 }
 
-/* Of its longest line: each letter is one, and colours are none. */
-static size_t columns(const char *text) {
+/* Columns of the longest line; UTF-8 characters count once, colour escapes not at all. */
+static size_t text_columns(const char *text) {
     size_t most = 0, n = 0;
     for (const char *p = text; *p; p++) {
         if (*p == '\x1b') p += strcspn(p, "m");
@@ -146,8 +146,8 @@ static size_t columns(const char *text) {
     return most;
 }
 
-/* The plan with both layouts side by side, or one layout; to be freed.  NULL and a status: it failed. */
-static char *draw(const explanation *e, const rsh_layout *one, rsh_picture_format form, rsh_status *st) {
+/* Draws the plan with both layouts side by side, or one layout; the caller frees it.  NULL: *st is the error. */
+static char *draw_text(const explanation *e, const rsh_layout *one, rsh_picture_format form, rsh_status *st) {
     char *text = NULL;
     size_t length = 0;
     FILE *f = open_memstream(&text, &length);
@@ -159,12 +159,13 @@ static char *draw(const explanation *e, const rsh_layout *one, rsh_picture_forma
     return NULL;
 }
 
-/* One below the other, or not at all. */
+/* Prints one layout below the other; if the terminal is too narrow even for that, none. */
 static rsh_status print_narrow(const explanation *e, rsh_picture_format form) {
     rsh_status st, st2 = RSH_OK;
-    char *from = draw(e, e->pair.from, form, &st), *to = st ? NULL : draw(e, e->pair.to, form, &st2), text[QUANTITY];
-    if (from && to && (columns(from) > room() || columns(to) > room()))
-        puts("  (this terminal is too narrow for a picture; --svg and --html draw one)");
+    char *from = draw_text(e, e->pair.from, form, &st), *to = st ? NULL : draw_text(e, e->pair.to, form, &st2),
+         text[QUANTITY];
+    if (from && to && (text_columns(from) > terminal_columns() || text_columns(to) > terminal_columns()))
+        puts("  (the terminal is too narrow for a picture; use --svg or --html)");
     else if (from && to)
         printf("%s\n  %s moves\n\n%s", from, human_bytes((double)e->totals.bytes_moved, text), to);
     free(from);
@@ -175,8 +176,8 @@ static rsh_status print_narrow(const explanation *e, rsh_picture_format form) {
 static rsh_status print_picture(const explanation *e) {
     rsh_picture_format form = choose_form();
     rsh_status st;
-    char *both = draw(e, NULL, form, &st);
-    if (both && columns(both) <= room())
+    char *both = draw_text(e, NULL, form, &st);
+    if (both && text_columns(both) <= terminal_columns())
         fputs(both, stdout);
     else if (both)
         st = print_narrow(e, form);

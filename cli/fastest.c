@@ -1,7 +1,7 @@
-/* Fastest: the fastest plain pass over memory that this machine can do, by the best of several loops.
+/* Fastest: measures the fastest simple pass over memory on this machine.
  *
- * A pass reads n streams and writes their sum; with one stream it is a copy.  As many threads as there are cores, each
- * tied to one of them, have a slice each.  Which loop wins depends on the processor, so all are tried. */
+ * A pass reads n streams and writes their sum; with one stream it is a copy.  One thread per core, pinned to it,
+ * processes a slice.  Which loop is fastest depends on the processor, so all are tried. */
 #include "comparison.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 
 #define LINE  64
 #define AHEAD 512 /* bytes between prefetch and use */
-#define TRIES 5   /* of each loop */
+#define TRIES 5   /* per loop */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef void pass_fn(char *to, const char *const *from, int n, size_t bytes);
@@ -36,7 +36,7 @@ static void pass_movsb(char *to, const char *const *from, int n, size_t bytes) {
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(source), "+c"(bytes)::"memory");
 }
 
-/* The body is inlined with constants for n and ahead. */
+/* The body is inlined with constant n and ahead. */
 #define LOOP(level, isa, vec, load, store, add)                                                                     \
     __attribute__((target(isa))) INLINE void body_##level(char *to, const char *const *from, int n, size_t bytes,   \
                                                              size_t ahead) {                                           \
@@ -82,7 +82,7 @@ static bool always(void) { return true; }
 struct pass_loop {
     const char *name;
     bool (*is_there)(void);
-    bool sums; /* more than one stream */
+    bool sums; /* supports more than one stream */
     pass_fn *pass;
 };
 
@@ -104,8 +104,8 @@ enum { LOOPS = sizeof loops / sizeof *loops };
 
 /* ---- a pass by all threads ---- */
 
-/* To the i-th core that this thread may use. */
-static void tie(int64_t i, const cpu_set_t *all) {
+/* Pins this thread to the i-th core that it may use. */
+static void pin_thread(int64_t i, const cpu_set_t *all) {
     cpu_set_t one;
     int64_t at = i % CPU_COUNT(all);
     CPU_ZERO(&one);
@@ -122,11 +122,11 @@ static void pass_slice(void *ctx, int64_t i, int worker) {
     cpu_set_t all;
     bool known = !sched_getaffinity(0, sizeof all, &all);
     (void)worker;
-    if (known) tie(i, &all);
+    if (known) pin_thread(i, &all);
     for (int k = 0; k < f->n; k++) from[k] = f->from[k] + start;
     for (int64_t b = 0; b < f->batch; b++) {
         f->loop->pass(f->to + start, from, f->n, bytes);
-        __asm__ volatile("" ::: "memory"); /* each of them counts */
+        __asm__ volatile("" ::: "memory"); /* keep the compiler from removing repeated passes */
     }
     if (known) sched_setaffinity(0, sizeof all, &all);
 }
@@ -144,8 +144,8 @@ const char *fastest_name(const fastest *f) { return f->loop->name; }
 
 /* ---- choosing ---- */
 
-/* The loops take turns, since the machine's speed changes; small passes are repeated, as the clock is coarse. */
-static void choose(fastest *f) {
+/* Tries the loops in alternation, since the machine's speed varies; repeats small passes, since the clock is coarse. */
+static void choose_loop(fastest *f) {
     double least = INFINITY;
     const struct pass_loop *best = &loops[0];
     int64_t batch = 1 + (int64_t)(1e6 / fastest_bytes(f));
@@ -158,8 +158,8 @@ static void choose(fastest *f) {
     f->loop = best;
 }
 
-/* u8 on rank 0: memory of the kind that the move has. */
-static rsh_status reserve(rsh_comm *comm, size_t bytes, rsh_sharded **out) {
+/* Allocates the same kind of memory that the move uses, on rank 0. */
+static rsh_status reserve_bytes(rsh_comm *comm, size_t bytes, rsh_sharded **out) {
     char text[64];
     rsh_layout *l = NULL;
     snprintf(text, sizeof text, "u8[%zu]", bytes);
@@ -169,22 +169,22 @@ static rsh_status reserve(rsh_comm *comm, size_t bytes, rsh_sharded **out) {
     return st;
 }
 
-/* Streams are some lines apart in their pages: at equal places they would push one another out of the caches. */
+/* Streams start at different offsets in their pages; equal offsets would evict each other from the caches. */
 rsh_status fastest_open(fastest *f, rsh_pool *pool, rsh_comm *comm, int n, size_t bytes) {
     size_t most = ((size_t)1 << 30) / (size_t)n, apart;
     *f = (fastest){.pool = pool, .n = n};
     f->bytes = (bytes < most ? bytes + LINE - 1 : most) / LINE * LINE;
     apart = f->bytes + 13 * LINE;
-    rsh_status st = reserve(comm, apart * (size_t)n + LINE, &f->source);
-    if (!st) st = reserve(comm, f->bytes + LINE, &f->result);
+    rsh_status st = reserve_bytes(comm, apart * (size_t)n + LINE, &f->source);
+    if (!st) st = reserve_bytes(comm, f->bytes + LINE, &f->result);
     if (st) return st;
     char *from = rsh_tensor_data(rsh_sharded_part(f->source, 0));
     f->to = rsh_tensor_data(rsh_sharded_part(f->result, 0));
     f->to += -(uintptr_t)f->to % LINE;
-    memset(from, 1, apart * (size_t)n + LINE); /* pages come at the first touch */
+    memset(from, 1, apart * (size_t)n + LINE); /* touch all pages */
     memset(f->to, 2, f->bytes);
     for (int k = 0; k < n; k++) f->from[k] = from + apart * (size_t)k;
-    choose(f);
+    choose_loop(f);
     return RSH_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Interrupt: a handler that says what was left, in functions that a handler may call. */
+/* Interrupt: a signal handler that prints what was left behind; it uses only async-signal-safe functions. */
 #include "interrupt.h"
 
 #include "cli.h"
@@ -11,41 +11,41 @@
 #include <unistd.h>
 
 typedef struct remains {
-    const char *path, *sentence, *otherwise; /* path NULL: the sentence */
+    const char *path, *sentence, *otherwise; /* path NULL: always the sentence */
 } remains;
 
-static remains slots[2]; /* the one at hand, and one to write to */
-static _Atomic(const remains *) at_hand;
+static remains slots[2]; /* the current one, and one to write to */
+static _Atomic(const remains *) current;
 
-/* Shared with ranks that are forked: one of them may write, and another one of us hears of the signal. */
+/* A file to remove.  Shared with forked ranks: one of them may write the file, and another may get the signal. */
 typedef struct litter {
     atomic_bool there;
     char path[PATH_MAX + 32];
 } litter;
-static litter *unwanted; /* NULL: there is no memory for it */
-static pid_t owner; /* ranks that are forked get the signal too; one of us speaks */
+static litter *unwanted; /* NULL: out of memory */
+static pid_t owner; /* the process that prints; forked ranks get the signal as well */
 static atomic_bool silent;
 
-static void say(const char *text) {
+static void write_text(const char *text) {
     ssize_t told = write(STDERR_FILENO, text, strlen(text));
     (void)told;
 }
 
-static void end_by(int signal) {
-    const remains *r = at_hand;
+static void handle_signal(int signal) {
+    const remains *r = current;
     if (unwanted && unwanted->there) unlink(unwanted->path);
     if (getpid() == owner && !silent && !is_quiet()) {
-        if (isatty(STDERR_FILENO)) say("\r\033[K"); /* the line of progress, and ^C */
-        say(signal == SIGINT ? "reshard: interrupted: " : "reshard: ended by a signal: ");
-        say(r->path && access(r->path, F_OK) ? r->otherwise : r->sentence);
-        say("\n");
+        if (isatty(STDERR_FILENO)) write_text("\r\033[K"); /* erase the progress line and ^C */
+        write_text(signal == SIGINT ? "reshard: interrupted: " : "reshard: terminated by a signal: ");
+        write_text(r->path && access(r->path, F_OK) ? r->otherwise : r->sentence);
+        write_text("\n");
     }
-    raise(signal); /* the default action is back */
+    raise(signal); /* SA_RESETHAND has restored the default action */
 }
 
-/* What came as ignored stays so, for `nohup`. */
-static void take(int signal) {
-    struct sigaction before, act = {.sa_handler = end_by, .sa_flags = SA_RESETHAND | SA_NODEFER};
+/* Installs the handler, unless the signal is ignored, as under `nohup`. */
+static void install_handler(int signal) {
+    struct sigaction before, act = {.sa_handler = handle_signal, .sa_flags = SA_RESETHAND | SA_NODEFER};
     if (!sigaction(signal, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(signal, &act, NULL);
 }
 
@@ -62,14 +62,14 @@ void interrupt_removes(const char *path) {
 void interrupt_speaks(bool yes) { silent = !yes; }
 
 void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise) {
-    remains *next = at_hand == &slots[0] ? &slots[1] : &slots[0];
+    remains *next = current == &slots[0] ? &slots[1] : &slots[0];
     *next = (remains){path, sentence, otherwise};
-    at_hand = next;
+    current = next;
     if (owner) return;
     owner = getpid();
     unwanted = mmap(NULL, sizeof *unwanted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (unwanted == MAP_FAILED) unwanted = NULL;
-    take(SIGINT);
-    take(SIGTERM);
-    take(SIGHUP);
+    install_handler(SIGINT);
+    install_handler(SIGTERM);
+    install_handler(SIGHUP);
 }

@@ -1,20 +1,20 @@
-/* interrupt: what is left behind if Ctrl-C, or another signal that asks the command to end, comes
- * now.  The command says so and ends by that signal. */
+/* interrupt: on Ctrl-C, or another terminating signal, the command prints what it leaves behind and
+ * dies of that signal. */
 #ifndef RESHARD_CLI_INTERRUPT_H
 #define RESHARD_CLI_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From now on the answer is `sentence`. */
+/* Sets the message, which is borrowed. */
 void interrupt_leaves(const char *sentence);
-/* The same, if there is something at `path` by then; `otherwise`, if not. */
+/* Sets two messages: `sentence` is printed if `path` exists at that time, `otherwise` if not.  All
+ * are borrowed. */
 void interrupt_leaves_at(const char *path, const char *sentence, const char *otherwise);
-/* All are borrowed. */
-/* And what is at `path`, which is copied, is removed; NULL: nothing. */
+/* Sets a file that is removed on a signal; NULL: none.  The path is copied. */
 void interrupt_removes(const char *path);
 
-/* Shall a process that is ended say so?  Not where it has told its error, nor where another rank
- * may speak: a launcher ends all ranks when one of them fails. */
+/* Enables or disables the message.  It is disabled after an error was printed, and on ranks that do
+ * not print: a launcher ends all ranks when one of them fails. */
 void interrupt_speaks(bool yes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Launched: libreshard-mpi, found when it is needed, and a comm of all ranks. */
+/* Launched: loads libreshard-mpi on demand and creates a comm of all ranks. */
 #include "launched.h"
 
 #include "interrupt.h"
@@ -12,13 +12,13 @@
 #define SONAME(major, minor) "libreshard-mpi.so." TEXT_OF(major) "." TEXT_OF(minor)
 static const char soname[] = SONAME(RSH_VERSION_MAJOR, RSH_VERSION_MINOR);
 
-/* RESHARD_MPI_LIBRARY, if set. */
-static void *load(void) {
+/* Loads libreshard-mpi, or the file in RESHARD_MPI_LIBRARY, if set. */
+static void *load_mpi(void) {
     const char *file = getenv("RESHARD_MPI_LIBRARY");
     return file && *file ? dlopen(file, RTLD_NOW | RTLD_GLOBAL) : library_load("libreshard-mpi.so");
 }
 
-/* Launchers tell the ranks how many there are, and which one each is. */
+/* Environment variables with which launchers tell each process the number of ranks and its rank. */
 static const char *const told[][3] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                       {"MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
                                       {"MPICH", "PMI_SIZE", "PMI_RANK"}};
@@ -28,17 +28,17 @@ bool launched_forgotten(const char *verb, const char *engine) {
         const char *size = getenv(told[i][1]), *rank = getenv(told[i][2]);
         if (!size || atoi(size) < 2) continue;
         if (!rank || !atoi(rank))
-            fail("mpirun started %s processes (%s), and each would %s on its own; use --engine mpi to make them the "
-                 "ranks, or --engine %s if this is meant", size, told[i][0], verb, engine);
+            fail("mpirun started %s processes (%s), and each would run %s by itself; use --engine mpi to make them the "
+                 "ranks, or --engine %s if that is intended", size, told[i][0], verb, engine);
         return true;
     }
     return false;
 }
 
-/* The library finds an MPI's engine, or says that it is unsupported; MPI itself is not started. */
+/* Checks whether libreshard-mpi finds an MPI, without starting MPI. */
 bool launched_possible(void) {
     rsh_status (*check)(const char *) = NULL;
-    void *library = load();
+    void *library = load_mpi();
     if (library) *(void **)&check = dlsym(library, "rsh_mpi_check");
     return check && (check("openmpi") != RSH_EUNSUP || check("mpich") != RSH_EUNSUP);
 }
@@ -48,15 +48,16 @@ bool launched_speaks(const launched *l) { return !l->comm || !rsh_comm_rank(l->c
 int launched_open(launched *l, const char *engine) {
     *l = (launched){0};
     if (strcmp(engine, "mpi")) return DONE;
-    void *library = load();
+    void *library = load_mpi();
     if (!library)
-        return fail("the engine mpi needs %s and the MPI that it was built for (Debian: libopenmpi3): %s", soname,
+        return fail("--engine mpi needs %s and the MPI that it was built for (Debian: libopenmpi3): %s", soname,
                     dlerror());
     rsh_status (*open)(rsh_comm **) = NULL;
     *(void **)&open = dlsym(library, "rsh_mpi_open");
     *(void **)&l->close = dlsym(library, "rsh_mpi_close");
-    if (!open || !l->close) return fail("%s is of another version: %s", soname, dlerror());
-    interrupt_speaks(false); /* until it is known who does */
+    if (!open || !l->close)
+        return fail("%s has the wrong version: %s; install the version of this command", soname, dlerror());
+    interrupt_speaks(false); /* until the rank is known */
     rsh_status st = open(&l->comm);
     if (st) return fail_library(st);
     if (!launched_speaks(l)) be_quiet();
@@ -77,6 +78,6 @@ int launched_close(launched *l, int result) {
 int launched_check(const launched *l, const layout_pair *pair) {
     int64_t n = layout_pair_group(pair);
     if (!l->comm || (n < 1 ? 1 : n) == rsh_comm_size(l->comm)) return DONE;
-    return fail("FROM and TO have ranks 0 to %lld, but there are %d: start the command with mpirun -n %lld",
-                (long long)n - 1, rsh_comm_size(l->comm), (long long)n);
+    return fail("FROM and TO have ranks 0 to %lld, but mpirun started %d; use mpirun -n %lld", (long long)n - 1,
+                rsh_comm_size(l->comm), (long long)n);
 }

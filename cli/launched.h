@@ -1,5 +1,5 @@
-/* launched: the ranks that mpirun started, of which this process is one.  The command links no MPI;
- * it loads libreshard-mpi when it is asked to. */
+/* launched: the ranks that mpirun started, of which this process is one.  The command does not link
+ * MPI; it loads libreshard-mpi on demand. */
 #ifndef RESHARD_CLI_LAUNCHED_H
 #define RESHARD_CLI_LAUNCHED_H
 
@@ -10,21 +10,22 @@ typedef struct launched {
     rsh_status (*close)(rsh_comm *comm);
 } launched;
 
-/* Did mpirun start several of us, for `verb`, without being asked for the engine mpi?  True after a
- * sentence of the first, which names the default `engine`. */
+/* Did mpirun start several processes without --engine?  If so, the first of them prints an error
+ * that names `verb` and the default `engine`. */
 bool launched_forgotten(const char *verb, const char *engine);
-/* Joins the others if `engine` is mpi; from then on only rank 0 prints.  DONE, or FAILED after a
- * sentence. */
+/* Joins the other ranks if `engine` is mpi; afterwards only rank 0 prints.  Returns DONE, or FAILED
+ * after printing an error. */
 int launched_open(launched *l, const char *engine);
-/* Leaves them.  Returns `result`, or FAILED. */
+/* Leaves the other ranks.  Returns `result`, or FAILED. */
 int launched_close(launched *l, int result);
-/* Are there as many ranks as the layouts have?  DONE, or FAILED after a sentence. */
+/* Checks that the number of ranks matches the layouts.  Returns DONE, or FAILED after printing an
+ * error. */
 int launched_check(const launched *l, const layout_pair *pair);
-/* Tell the plan which ranks are on one node, where that is not all of them. */
+/* Sets the options that tell the plan which ranks share a node. */
 rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts);
-/* Does this process give the answers? */
+/* Is this the process that prints? */
 bool launched_speaks(const launched *l);
-/* Is libreshard-mpi there, and an MPI for it? */
+/* Are libreshard-mpi and an MPI for it available? */
 bool launched_possible(void);
 
 #endif

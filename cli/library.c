@@ -1,4 +1,4 @@
-/* Library: beside the command, beside the core library, and where the system looks. */
+/* Library: loads a library from the directory of the command, of the core library, or from the system's path. */
 #include "library.h"
 
 #include "cli.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The library in the folder of `file`; NULL: not there, or not to be loaded. */
+/* Loads the library from the directory of `file`; NULL: it is not there, or cannot be loaded. */
 static void *load_beside(const char *file, const char *soname) {
     char path[PATH_MAX];
     const char *slash = strrchr(file, '/');
@@ -16,7 +16,7 @@ static void *load_beside(const char *file, const char *soname) {
     return n > 0 && n < PATH_MAX && !access(path, R_OK) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
 }
 
-/* An MPI's own plugins look for its symbols among the global ones. */
+/* RTLD_GLOBAL, because plugins of MPI look for its symbols among the global ones. */
 void *library_load(const char *name) {
     char self[PATH_MAX] = "", soname[64];
     Dl_info core;

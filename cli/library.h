@@ -1,10 +1,10 @@
-/* library: libraries of this build that the command does not link, found when they are needed. */
+/* library: loads libraries of this build on demand. */
 #ifndef RESHARD_CLI_LIBRARY_H
 #define RESHARD_CLI_LIBRARY_H
 
-/* "libreshard-mpi.so" of the command's own version: beside the command, beside the core
- * library, or where the system looks; NULL: not there, and dlerror says why.  Its symbols are
- * global. */
+/* Loads a library such as "libreshard-mpi.so" in the command's own version, from the directory of
+ * the command, of the core library, or from the system's path.  Its symbols are global.  NULL: see
+ * dlerror. */
 void *library_load(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Main: the table of verbs. */
+/* Main: finds the verb and runs it. */
 #include "cli.h"
 
 #include <ctype.h>
@@ -13,15 +13,15 @@ typedef struct verb {
 } verb;
 
 static const verb verbs[] = {
-    {"explain", cmd_explain, "what a move between two layouts costs, as text, JSON or a picture"},
-    {"apply", cmd_apply, "move the parts of a tensor, of streams or of files"},
-    {"bench", cmd_bench, "how fast a move is, beside memcpy, with every element checked"},
-    {"simulate", cmd_simulate, "how long a move takes on a machine that need not be here"},
-    {"convert", cmd_convert, "write a checkpoint anew, cut otherwise"},
-    {"inspect", cmd_inspect, "list what is in checkpoints"},
-    {"verify", cmd_verify, "compare two checkpoints, however they are cut"},
-    {"run", cmd_run, "start N processes of a program, each told which rank it is"},
-    {"doctor", cmd_doctor, "what this build and this machine offer, and what to do"},
+    {"explain", cmd_explain, "show what a move between two layouts costs, as text, JSON or a picture"},
+    {"apply", cmd_apply, "reshard raw data of streams or files"},
+    {"bench", cmd_bench, "measure a move, compare it with memcpy and check every element"},
+    {"simulate", cmd_simulate, "estimate the time of a move on another machine"},
+    {"convert", cmd_convert, "rewrite a checkpoint with different layouts"},
+    {"inspect", cmd_inspect, "list the contents of checkpoints"},
+    {"verify", cmd_verify, "compare two checkpoints, whatever their layouts"},
+    {"run", cmd_run, "start N processes of a program and tell each its rank"},
+    {"doctor", cmd_doctor, "check this build and this machine, and say what to improve"},
 };
 #define VERBS (sizeof verbs / sizeof *verbs)
 
@@ -30,18 +30,18 @@ static void print_help(FILE *to) {
           "Moves N-D tensors between any two sharded layouts.\n\n",
           to);
     for (size_t i = 0; i < VERBS; i++) fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].help);
-    fputs("  help       this, or 'help VERB': the options of a verb\n"
-          "  version    which version this is\n",
+    fputs("  help       print this, or with 'help VERB' the options of a verb\n"
+          "  version    print the version\n",
           to);
     fputs("\nA layout is one line of text: 'f32[4096/tp, 11008] on dp=2,tp=4'.\n"
-          "'reshard help VERB' lists the options of a verb; 'man reshard' says it all.\n",
+          "'reshard help VERB' lists the options of a verb; 'man reshard' is the manual.\n",
           to);
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* How many letters must be added, dropped or changed to make one word of the other. */
-static size_t distance(const char *a, const char *b) {
+/* The edit distance of two words. */
+static size_t edit_distance(const char *a, const char *b) {
     size_t row[64], m = strlen(b);
     if (m >= 63) return m;
     for (size_t j = 0; j <= m; j++) row[j] = j;
@@ -57,14 +57,14 @@ static size_t distance(const char *a, const char *b) {
     return row[m];
 }
 
-/* One word is the other's beginning: that is no distance. */
-static bool begins(const char *a, const char *b) { return !strncmp(a, b, least(strlen(a), strlen(b))) && *a; }
+/* Is one word a prefix of the other? */
+static bool is_prefix(const char *a, const char *b) { return !strncmp(a, b, least(strlen(a), strlen(b))) && *a; }
 
-static const char *nearest(const char *word) {
+static const char *nearest_verb(const char *word) {
     const char *best = NULL;
-    size_t best_distance = least(4, strlen(word) / 2 + 1); /* further away is another word, not a slip */
+    size_t best_distance = least(4, strlen(word) / 2 + 1); /* more changes mean another word, not a typo */
     for (size_t i = 0; i < VERBS; i++) {
-        size_t d = begins(word, verbs[i].name) ? 0 : distance(word, verbs[i].name);
+        size_t d = is_prefix(word, verbs[i].name) ? 0 : edit_distance(word, verbs[i].name);
         if (d < best_distance) {
             best = verbs[i].name;
             best_distance = d;
@@ -73,18 +73,18 @@ static const char *nearest(const char *word) {
     return best;
 }
 
-static int unknown(const char *word) {
-    const char *guess = nearest(word);
+static int report_unknown(const char *word) {
+    const char *guess = nearest_verb(word);
     if (isalpha((unsigned char)*word) && strchr(word, '['))
-        fail("'%s' looks like a layout, and a verb comes first: reshard explain FROM TO", word);
+        fail("expected a verb, got a layout '%s'; try 'reshard explain FROM TO'", word);
     else if (*word == '-')
-        fail("'%s' is not an option here: options follow the verb, and 'reshard --help' lists the verbs", word);
+        fail("unknown option '%s': options follow the verb; 'reshard --help' lists the verbs", word);
     else if (!*word)
-        fail("the verb is empty; 'reshard --help' lists them");
+        fail("the verb is empty; 'reshard --help' lists the verbs");
     else if (guess)
-        fail("there is no verb '%s'; did you mean '%s'?", word, guess);
+        fail("unknown verb '%s'; did you mean '%s'?", word, guess);
     else
-        fail("there is no verb '%s'; 'reshard --help' lists them", word);
+        fail("unknown verb '%s'; 'reshard --help' lists the verbs", word);
     return USAGE;
 }
 
@@ -94,8 +94,8 @@ static const verb *find(const char *word) {
     return NULL;
 }
 
-/* The doctor says itself what is wrong with the environment; nobody else works with settings that are refused.
- * Whoever makes a tensor has the library read them. */
+/* Fails if an environment variable is invalid; creating a tensor makes the library check them.  The doctor reports them
+ * itself. */
 static int check_settings(const verb *v) {
     rsh_tensor *t = NULL;
     rsh_status st = v->run == cmd_doctor ? RSH_OK : rsh_tensor_empty(RSH_U8, 0, NULL, &t);
@@ -103,7 +103,7 @@ static int check_settings(const verb *v) {
     return st ? fail_library(st) : DONE;
 }
 
-static int run(const verb *v, int argc, char **argv) {
+static int run_verb(const verb *v, int argc, char **argv) {
     char name[32];
     static char help[] = "--help";
     snprintf(name, sizeof name, "reshard %s", v->name);
@@ -114,7 +114,7 @@ static int run(const verb *v, int argc, char **argv) {
 }
 
 static int too_many(const char *verb, const char *word) {
-    fail("%s takes no more arguments, '%s' is one", verb, word);
+    fail("%s: unexpected argument '%s'", verb, word);
     return USAGE;
 }
 
@@ -124,8 +124,8 @@ static int print_version(int argc, char **argv) {
     return DONE;
 }
 
-/* help, or help VERB */
-static int help(int argc, char **argv) {
+/* Runs help, or help VERB. */
+static int run_help(int argc, char **argv) {
     static char option[] = "--help";
     if (argc > 2) return too_many("help", argv[2]);
     if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "version")) {
@@ -134,7 +134,7 @@ static int help(int argc, char **argv) {
     }
     char *words[] = {argv[1], option, NULL};
     const verb *v = find(argv[1]);
-    return v ? run(v, 2, words) : unknown(argv[1]);
+    return v ? run_verb(v, 2, words) : report_unknown(argv[1]);
 }
 
 static bool is_one_of(const char *word, const char *const *list) {
@@ -145,7 +145,7 @@ static bool is_one_of(const char *word, const char *const *list) {
 int main(int argc, char **argv) {
     static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
     static const char *const versions[] = {"version", "--version", "-V", NULL};
-    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of write, not the end of us */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error of write, which is reported */
     argp_err_exit_status = USAGE;
     open_output();
     atexit(close_stdout);
@@ -153,8 +153,8 @@ int main(int argc, char **argv) {
         print_help(stderr);
         return USAGE;
     }
-    if (is_one_of(argv[1], helps)) return help(argc - 1, argv + 1);
+    if (is_one_of(argv[1], helps)) return run_help(argc - 1, argv + 1);
     if (is_one_of(argv[1], versions)) return print_version(argc - 1, argv + 1);
     const verb *v = find(argv[1]);
-    return v ? run(v, argc - 1, argv + 1) : unknown(argv[1]);
+    return v ? run_verb(v, argc - 1, argv + 1) : report_unknown(argv[1]);
 }

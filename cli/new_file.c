@@ -1,4 +1,4 @@
-/* New file: written beside its place, then renamed. */
+/* New file: writes NAME.reshard-partial, then renames it to NAME. */
 #include "new_file.h"
 
 #include "interrupt.h"
@@ -12,13 +12,13 @@
 
 bool new_file_is_beside(const new_file *d) { return strcmp(d->name, d->path); }
 
-static bool name_it(new_file *d, const char *name) {
+static bool set_name(new_file *d, const char *name) {
     if (strlen(name) >= PATH_MAX) errno = ENAMETOOLONG;
     else strcpy(d->name, name);
     return strlen(name) < PATH_MAX;
 }
 
-/* The name that a link has inside; its directory is that of the link.  False: `name` is none. */
+/* Reads the target of a link, relative to the directory of the link.  False: `name` is not a link. */
 static bool read_link(const char *name, char target[2 * PATH_MAX]) {
     const char *slash = strrchr(name, '/');
     size_t dir = slash ? (size_t)(slash - name) + 1 : 0;
@@ -30,21 +30,21 @@ static bool read_link(const char *name, char target[2 * PATH_MAX]) {
     return true;
 }
 
-/* A link stays one, and its file is replaced, or made. */
-static bool follow(new_file *d, const char *name) {
+/* Follows links, so that the link stays and its target is replaced or created. */
+static bool follow_links(new_file *d, const char *name) {
     char target[2 * PATH_MAX];
     if (realpath(name, d->name)) return true;
-    if (errno != ENOENT || !name_it(d, name)) return false;
-    return !read_link(d->name, target) || follow(d, target);
+    if (errno != ENOENT || !set_name(d, name)) return false;
+    return !read_link(d->name, target) || follow_links(d, target);
 }
 
-/* Where nothing can be made beside it, a file that may be written is written itself. */
+/* Opens the file itself, if no file can be created next to it. */
 static int open_itself(new_file *d) {
     strcpy(d->path, d->name);
     return open(d->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-/* The number of a descriptor that the name stands for; -1: none. */
+/* The descriptor that a name such as /dev/fd/3 stands for; -1: none. */
 static int descriptor_of(const char *name) {
     int n = -1, end = 0;
     if (!strcmp(name, "/dev/stdout")) return STDOUT_FILENO;
@@ -54,23 +54,23 @@ static int descriptor_of(const char *name) {
     return -1;
 }
 
-/* What others have open is written where they are in it. */
+/* Duplicates the descriptor, so that writing continues at its current position. */
 static int open_again(new_file *d, const char *name) {
     strcpy(d->name, name);
     strcpy(d->path, name);
     return fcntl(descriptor_of(name), F_DUPFD_CLOEXEC, 0);
 }
 
-/* A name may be as long as names can be. */
-static bool is_none_beside(bool there) { return errno == ENAMETOOLONG || (there && errno == EACCES); }
+/* Can no file be created next to the target?  The name may be too long, or the directory not writable. */
+static bool cannot_create_beside(bool there) { return errno == ENAMETOOLONG || (there && errno == EACCES); }
 
-/* A signal may come as soon as the file is there. */
+/* Registers the file for removal before creating it, since a signal may arrive at any time. */
 static int open_beside(new_file *d, const struct stat *before) {
     snprintf(d->path, sizeof d->path, "%s.reshard-partial", d->name);
     interrupt_removes(d->path);
     int fd = open(d->path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) interrupt_removes(NULL);
-    if (fd < 0 && is_none_beside(before != NULL)) return open_itself(d);
+    if (fd < 0 && cannot_create_beside(before != NULL)) return open_itself(d);
     if (fd >= 0 && before && fchmod(fd, before->st_mode & 07777)) errno = 0; /* some file systems have no modes */
     return fd;
 }
@@ -78,7 +78,7 @@ static int open_beside(new_file *d, const struct stat *before) {
 int new_file_open(new_file *d, const char *name) {
     struct stat s;
     if (descriptor_of(name) >= 0) return open_again(d, name);
-    if (!follow(d, name)) return -1;
+    if (!follow_links(d, name)) return -1;
     bool there = !stat(d->name, &s);
     if (there && S_ISDIR(s.st_mode)) errno = EISDIR;
     if (there && S_ISDIR(s.st_mode)) return -1;

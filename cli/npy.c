@@ -1,4 +1,4 @@
-/* Npy: six bytes of magic, a version, a length, and a line of Python that says what the array is.
+/* Npy: reads and writes the header of .npy files: six bytes of magic, a version, a length, and a line of Python.
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  */
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define MAGIC "\x93NUMPY"
-#define LONGEST 65536 /* bytes of a header that is read */
+#define LONGEST 65536 /* bytes of the longest supported header */
 
 static const struct {
     rsh_dtype dtype;
@@ -54,7 +54,7 @@ size_t npy_write(const npy_array *a, char header[NPY_HEADER]) {
 
 /* ---- reading ---- */
 
-static bool read_all(int fd, void *data, size_t bytes) {
+static bool read_exactly(int fd, void *data, size_t bytes) {
     char *p = data;
     while (bytes) {
         ssize_t n = read(fd, p, bytes);
@@ -66,7 +66,7 @@ static bool read_all(int fd, void *data, size_t bytes) {
     return true;
 }
 
-/* What stands behind a key; NULL: there is no such key. */
+/* Finds the value of a key; NULL: there is no such key. */
 static const char *value_of(const char *line, const char *key) {
     const char *p = strstr(line, key);
     if (!p || p == line || (p[-1] != '\'' && p[-1] != '"') || p[strlen(key)] != p[-1]) return NULL;
@@ -94,7 +94,7 @@ static bool read_shape(const char *p, npy_array *a) {
 static bool read_dtype(const char *p, npy_array *a) {
     for (size_t i = 0; p && (*p == '\'' || *p == '"') && i < NAMES; i++) {
         size_t n = strlen(names[i].descr);
-        bool byte = *names[i].descr == '|'; /* any mark of byte order is good for one byte */
+        bool byte = *names[i].descr == '|'; /* byte order does not matter for one byte */
         if (strncmp(p + 1 + byte, names[i].descr + byte, n - byte) || p[1 + n] != *p) continue;
         a->dtype = names[i].dtype;
         return true;
@@ -106,28 +106,29 @@ static rsh_status read_line(const char *line, const char *path, npy_array *a) {
     const char *descr = value_of(line, "descr"), *order = value_of(line, "fortran_order");
     bool fortran = order && !strncmp(order, "True", 4);
     if (!descr || !order || (!fortran && strncmp(order, "False", 5)))
-        return sentence(RSH_EVALUE, "%s: the header has no descr or no fortran_order", path);
+        return sentence(RSH_EVALUE, "%s: invalid .npy header: 'descr' or 'fortran_order' is missing", path);
     if (!read_dtype(descr, a))
-        return sentence(RSH_EVALUE, "%s: no layout has the dtype %.*s of the file (numbers, little-endian)", path,
+        return sentence(RSH_EVALUE, "%s: dtype %.*s is not supported; expected little-endian numbers", path,
                         (int)strcspn(descr, ","), descr);
     a->fortran = fortran;
     if (read_shape(value_of(line, "shape"), a)) return RSH_OK;
-    return sentence(RSH_EVALUE, "%s: the shape in the header cannot be read, or has more than %d dims", path,
+    return sentence(RSH_EVALUE, "%s: invalid .npy header: 'shape' cannot be parsed, or has more than %d dims", path,
                     RSH_MAX_NDIM);
 }
 
 rsh_status npy_read(int fd, const char *path, npy_array *out) {
     unsigned char start[12] = {0};
-    if (!read_all(fd, start, 10) || memcmp(start, MAGIC, 6))
-        return sentence(RSH_EVALUE, "%s: it does not begin as a .npy file does", path);
+    if (!read_exactly(fd, start, 10) || memcmp(start, MAGIC, 6))
+        return sentence(RSH_EVALUE, "%s: not a .npy file: wrong magic number", path);
     bool old = start[6] == 1;
-    if (start[6] < 1 || start[6] > 3 || (!old && !read_all(fd, start + 10, 2)))
-        return sentence(RSH_EVALUE, "%s: version %d of .npy is not known", path, start[6]);
+    if (start[6] < 1 || start[6] > 3 || (!old && !read_exactly(fd, start + 10, 2)))
+        return sentence(RSH_EVALUE, "%s: version %d of .npy is not supported; expected 1, 2 or 3", path, start[6]);
     size_t length = start[8] | (size_t)start[9] << 8 | (old ? 0 : (size_t)start[10] << 16 | (size_t)start[11] << 24);
     char *line = length <= LONGEST ? calloc(1, length + 1) : NULL;
-    rsh_status st = line && read_all(fd, line, length)
-                        ? read_line(line, path, out)
-                        : sentence(RSH_EVALUE, "%s: the header of %zu bytes is not all there", path, length);
+    rsh_status st =
+        line && read_exactly(fd, line, length)
+            ? read_line(line, path, out)
+            : sentence(RSH_EVALUE, "%s: the .npy header of %zu bytes is truncated or too long", path, length);
     free(line);
     return st;
 }

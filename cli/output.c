@@ -1,7 +1,7 @@
-/* Output: diagnostics on stderr, and answers on stdout that must arrive.
+/* Output: writes diagnostics to stderr and answers to stdout, and reports if stdout cannot be written.
  *
- * Both streams are ours.  Diagnostics repeat words of users and of files, and answers repeat names of files, so bytes
- * that a terminal would obey are spelled out on the way there.  If an answer does not arrive, the reason is kept. */
+ * Both streams are replaced.  Diagnostics and answers contain words of users and names from files, so control
+ * characters are escaped on their way to a terminal.  The first error of writing to stdout is kept. */
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 static bool quiet;
-static bool to_terminal, in_colour; /* of answers */
-static int lost; /* why an answer did not reach its reader; 0: it did */
+static bool to_terminal, in_colour; /* of stdout */
+static int lost; /* errno of the first failed write to stdout; 0: none */
 
 void be_quiet(void) { quiet = true; }
 bool is_quiet(void) { return quiet; }
@@ -32,11 +32,11 @@ static bool write_all(int fd, const char *data, size_t bytes) {
     return true;
 }
 
-/* Bytes of the character at `p` that a terminal prints; 0: it would obey it, or it is no character. */
+/* Length of the printable UTF-8 character at `p`; 0: a control character or invalid UTF-8. */
 static size_t printable(const unsigned char *p, size_t left) {
     size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
     if (!n || n > left || (n == 1 && ((*p < ' ' && *p != '\n') || *p == 0x7f))) return 0;
-    if (n == 2 && *p == 0xc2 && p[1] < 0xa0) return 0; /* the second set of control characters */
+    if (n == 2 && *p == 0xc2 && p[1] < 0xa0) return 0; /* C1 control characters */
     for (size_t i = 1; i < n; i++)
         if (p[i] >> 6 != 2) return 0;
     return n;
@@ -84,7 +84,7 @@ static ssize_t put_diagnostics(void *cookie, const char *data, size_t bytes) {
     return write_spelled(STDERR_FILENO, data, bytes) ? (ssize_t)bytes : 0;
 }
 
-/* Programs get the bytes as they are. */
+/* Bytes that do not go to a terminal are not escaped. */
 static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
     (void)cookie;
     if ((to_terminal && !in_colour ? write_spelled : write_all)(STDOUT_FILENO, data, bytes)) return (ssize_t)bytes;
@@ -105,7 +105,7 @@ void open_output(void) {
     stderr = diagnostics;
 }
 
-/* A stdout that was never open is no loss as long as nothing was to be written there. */
+/* A closed stdout is not an error if nothing was written to it. */
 void close_stdout(void) {
     fflush(stdout);
     if (!lost && close(STDOUT_FILENO) && errno != EBADF) lost = errno;
@@ -114,9 +114,9 @@ void close_stdout(void) {
     if (lost) _exit(FAILED);
 }
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
-static void say(const char *format, va_list args) {
+static void print_message(const char *format, va_list args) {
     if (quiet) return;
     progress_clear();
     fputs("reshard: ", stderr);
@@ -127,7 +127,7 @@ static void say(const char *format, va_list args) {
 int fail(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    print_message(format, args);
     va_end(args);
     interrupt_speaks(false);
     return FAILED;
@@ -136,7 +136,7 @@ int fail(const char *format, ...) {
 void note(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    print_message(format, args);
     va_end(args);
 }
 

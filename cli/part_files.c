@@ -1,4 +1,4 @@
-/* Files: one after the other, opened when their turn comes. */
+/* Part files: reads and writes the files of a layout's parts one at a time. */
 #include "part_files.h"
 
 #include "interrupt.h"
@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AT_ONCE ((size_t)8 << 20) /* bytes of one call, and of one step of progress */
+#define AT_ONCE ((size_t)8 << 20) /* bytes per call, and per step of progress */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* ---- which file, and whose ---- */
+/* ---- the current file and its rank ---- */
 
 static int64_t rank_of(const files *f) { return rsh_layout_rank(f->parts->layout, f->unit); }
 static int64_t parts_here(const files *f) {
@@ -36,22 +36,22 @@ static rsh_status name_file(files *f) {
     if (!f->name)
         strcpy(f->path, f->out ? "standard output" : "standard input");
     else if (!part_path(f->name, f->each ? rank_of(f) : 0, f->path, &has))
-        return sentence(RSH_EVALUE, "%s: the name is longer than a path can be", f->name);
+        return sentence(RSH_EVALUE, "%s: the file name is too long", f->name);
     return RSH_OK;
 }
 
-static rsh_status system_says(const files *f) { return sentence(RSH_EIO, "%s: %s", f->path, strerror(errno)); }
+static rsh_status system_error(const files *f) { return sentence(RSH_EIO, "%s: %s", f->path, strerror(errno)); }
 
 static rsh_status wrong_size(const files *f, size_t came, bool or_more) {
     char whose[64] = "";
     if (f->each) snprintf(whose, sizeof whose, "rank %lld of ", (long long)rank_of(f));
-    return sentence(RSH_EIO, "%s: %s%s is %zu bytes, %zu %scame", f->path, whose, f->side, bytes_here(f), came,
-                    or_more ? "or more " : "");
+    return sentence(RSH_EIO, "%s: expected %zu bytes for %s%s, got %zu%s", f->path, bytes_here(f), whose, f->side,
+                    came, or_more ? " or more" : "");
 }
 
 /* ---- bytes ---- */
 
-/* Bytes read, fewer than `bytes` only at the end of the file; -1 and errno. */
+/* Returns the number of bytes read, which is less than `bytes` only at the end of the file; -1 with errno. */
 static ssize_t read_up_to(int fd, char *data, size_t bytes) {
     size_t done = 0;
     while (done < bytes) {
@@ -66,7 +66,7 @@ static ssize_t read_up_to(int fd, char *data, size_t bytes) {
 
 static rsh_status read_bytes(files *f, char *data, size_t bytes) {
     ssize_t n = read_up_to(f->fd, data, bytes);
-    if (n < 0) return system_says(f);
+    if (n < 0) return system_error(f);
     return (size_t)n < bytes ? wrong_size(f, bytes_here(f) - f->left + (size_t)n, false) : RSH_OK;
 }
 
@@ -74,7 +74,7 @@ static rsh_status write_bytes(const files *f, const char *data, size_t bytes) {
     while (bytes) {
         ssize_t n = write(f->fd, data, bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return system_says(f);
+        if (n < 0) return system_error(f);
         data += n;
         bytes -= (size_t)n;
         progress_add((uint64_t)n);
@@ -82,11 +82,11 @@ static rsh_status write_bytes(const files *f, const char *data, size_t bytes) {
     return RSH_OK;
 }
 
-/* Is anything left in the file?  It may have no end, so that only a little more is counted. */
+/* Fails if the file has more bytes.  A stream may be endless, so at most 64 KiB more are read. */
 static rsh_status check_end(const files *f) {
     static char rest[1 << 16];
     ssize_t more = read_up_to(f->fd, rest, sizeof rest);
-    if (more < 0) return system_says(f);
+    if (more < 0) return system_error(f);
     return more ? wrong_size(f, bytes_here(f) + (size_t)more, (size_t)more == sizeof rest) : RSH_OK;
 }
 
@@ -96,7 +96,7 @@ static rsh_status part_here(const files *f, rsh_part *part) {
     return rsh_layout_part(f->parts->layout, f->each ? rank_of(f) : rsh_layout_rank(f->parts->layout, 0), 0, part);
 }
 
-/* Is it the array that the layout says? */
+/* Checks that the array has the dtype and shape of the part. */
 static rsh_status check_array(files *f, const npy_array *a) {
     char wanted[NPY_TEXT], found[NPY_TEXT];
     rsh_part part;
@@ -107,9 +107,10 @@ static rsh_status check_array(files *f, const npy_array *a) {
     bool same = a->dtype == want.dtype && a->ndim == want.ndim &&
                 !memcmp(a->shape, want.shape, (size_t)want.ndim * sizeof *a->shape);
     if (same) return RSH_OK;
-    return sentence(RSH_EVALUE, "%s: the file has %s, and rank %lld of %s is %s", f->path, npy_print(a, found),
+    return sentence(RSH_EVALUE, "%s: expected %s, the part of rank %lld of %s, got %s", f->path,
+                    npy_print(&want, wanted),
                     (long long)(f->each ? rank_of(f) : rsh_layout_rank(f->parts->layout, 0)), f->side,
-                    npy_print(&want, wanted));
+                    npy_print(a, found));
 }
 
 static rsh_status read_header(files *f, npy_array *a) {
@@ -127,13 +128,13 @@ static rsh_status write_header(const files *f) {
     return write_bytes(f, header, npy_write(&a, header));
 }
 
-/* What Ctrl-C leaves from now on.  A pipe or a device keeps what went there. */
-static void leave_file(const files *f, bool kept) {
+/* Sets the message for Ctrl-C.  What was written to a pipe or a device cannot be taken back. */
+static void set_interrupt_message(const files *f, bool kept) {
     static char words[2][PATH_MAX + 64];
-    static int turn;
-    char *text = words[turn ^= 1];
+    static int next;
+    char *text = words[next ^= 1];
     spell(f->path, strlen(f->path), text, PATH_MAX);
-    strcat(text, kept ? " is not complete" : " was not written");
+    strcat(text, kept ? " is incomplete" : " was not written");
     strcat(text, f->each && f->unit ? "; the files before it are complete" : "");
     interrupt_leaves(text);
 }
@@ -143,26 +144,26 @@ static int open_here(files *f) {
     return f->out ? new_file_open(&f->new, f->path) : open(f->path, O_RDONLY | O_CLOEXEC);
 }
 
-static rsh_status enter(files *f) {
+static rsh_status begin_file(files *f) {
     npy_array a;
     rsh_status st = name_file(f);
     if (st) return st;
-    if (f->out) leave_file(f, !f->name);
+    if (f->out) set_interrupt_message(f, !f->name);
     f->left = bytes_here(f);
     f->fd = open_here(f);
-    if (f->fd < 0) return system_says(f);
-    if (f->out && f->name && !new_file_is_beside(&f->new)) leave_file(f, true);
+    if (f->fd < 0) return system_error(f);
+    if (f->out && f->name && !new_file_is_beside(&f->new)) set_interrupt_message(f, true);
     if (!f->name && !f->out && isatty(f->fd) && f->left) {
         progress_hide();
-        note("the %zu bytes of %s are read from the terminal; Ctrl-D ends them", f->left, f->side);
+        note("reading the %zu bytes of %s from the terminal; press Ctrl-D at the end", f->left, f->side);
     }
     if (!f->npy) return RSH_OK;
     return f->out ? write_header(f) : read_header(f, &a);
 }
 
-static rsh_status leave(files *f) {
+static rsh_status end_file(files *f) {
     rsh_status st = f->out ? RSH_OK : check_end(f);
-    if (!st && f->name && (f->out ? new_file_publish(&f->new, f->fd) : close(f->fd))) st = system_says(f);
+    if (!st && f->name && (f->out ? new_file_publish(&f->new, f->fd) : close(f->fd))) st = system_error(f);
     f->fd = -1;
     f->part += parts_here(f);
     f->unit++;
@@ -174,13 +175,13 @@ static rsh_status leave(files *f) {
 rsh_status files_move(files *f, char *data, size_t bytes) {
     rsh_status st = RSH_OK;
     while (bytes && !st) {
-        if (f->fd < 0 && (st = enter(f))) break;
+        if (f->fd < 0 && (st = begin_file(f))) break;
         size_t n = smaller(smaller(bytes, f->left), AT_ONCE);
         st = f->out ? write_bytes(f, data, n) : read_bytes(f, data, n);
         data += n;
         bytes -= n;
         f->left -= n;
-        if (!st && !f->left) st = leave(f);
+        if (!st && !f->left) st = end_file(f);
     }
     return st;
 }
@@ -188,8 +189,8 @@ rsh_status files_move(files *f, char *data, size_t bytes) {
 rsh_status files_finish(files *f) {
     rsh_status st = RSH_OK;
     while (!st && f->unit < f->units) {
-        if (f->fd < 0) st = enter(f);
-        if (!st) st = leave(f);
+        if (f->fd < 0) st = begin_file(f);
+        if (!st) st = end_file(f);
     }
     return st;
 }
@@ -199,7 +200,7 @@ void files_abandon(files *f) {
     f->fd = -1;
 }
 
-/* The order of elements matters only where two dims have several. */
+/* Does the order of elements matter?  It does if at least two dims have more than one index. */
 static bool has_order(const npy_array *a) {
     int wide = 0;
     for (int d = 0; d < a->ndim; d++) wide += a->shape[d] > 1;
@@ -208,25 +209,26 @@ static bool has_order(const npy_array *a) {
     return wide > 1;
 }
 
-static rsh_status look_at_array(files *f, bool *known) {
+static rsh_status check_npy_order(files *f, bool *known) {
     npy_array a;
     rsh_status st = read_header(f, &a);
     if (st || !has_order(&a)) return st;
     if (*known && a.fortran != f->fortran)
-        return sentence(RSH_EUNSUP, "%s: its order of elements is not that of the files before it (fortran_order)",
+        return sentence(RSH_EUNSUP,
+                        "%s: fortran_order differs from the files before it; all files must have the same order",
                         f->path);
     f->fortran = a.fortran;
     *known = true;
     return RSH_OK;
 }
 
-static rsh_status look_at_file(files *f, bool *known) {
+static rsh_status check_input_file(files *f, bool *known) {
     struct stat status;
     rsh_status st = name_file(f);
     if (st) return st;
     f->fd = open_here(f);
-    if (f->fd < 0 || fstat(f->fd, &status)) return system_says(f);
-    if (f->npy) st = look_at_array(f, known);
+    if (f->fd < 0 || fstat(f->fd, &status)) return system_error(f);
+    if (f->npy) st = check_npy_order(f, known);
     off_t start = lseek(f->fd, 0, SEEK_CUR);
     size_t left = status.st_size > start ? (size_t)(status.st_size - start) : 0;
     if (!st && S_ISREG(status.st_mode) && left != bytes_here(f)) st = wrong_size(f, left, false);
@@ -235,34 +237,35 @@ static rsh_status look_at_file(files *f, bool *known) {
     return st;
 }
 
-static rsh_status look_for_place(files *f) {
+static rsh_status check_output_place(files *f) {
     char path[PATH_MAX];
     rsh_status st = name_file(f);
     if (st || !f->name) return st;
     strcpy(path, f->path);
-    return access(dirname(path), W_OK) && access(f->path, W_OK) ? system_says(f) : RSH_OK;
+    return access(dirname(path), W_OK) && access(f->path, W_OK) ? system_error(f) : RSH_OK;
 }
 
 static rsh_status check_array_kind(const files *f) {
     const rsh_layout *l = f->parts->layout;
     rsh_dtype dtype = rsh_layout_dtype(l);
     if (!npy_descr(dtype))
-        return sentence(RSH_EUNSUP, "%s: .npy has no dtype for %s; use another name for raw elements", f->name,
-                        rsh_dtype_name(dtype));
+        return sentence(RSH_EUNSUP, "%s: .npy has no dtype for %s; use another file ending to write raw elements",
+                        f->name, rsh_dtype_name(dtype));
     if (!f->each && f->parts->n != 1)
         return sentence(RSH_EUNSUP,
-                        "%s: a .npy file holds one part, and %s has %lld; name a file for each rank with %%d", f->name,
-                        f->side, (long long)f->parts->n);
+                        "%s: a .npy file holds one part, but %s has %lld; use %%d in the name for one file per rank",
+                        f->name, f->side, (long long)f->parts->n);
     for (int64_t k = 0; f->each && k < f->units; k++) {
         int64_t rank = rsh_layout_rank(l, k), n = rsh_layout_nparts(l, rank);
         if (n != 1)
-            return sentence(RSH_EUNSUP, "%s: a .npy file holds one part, and rank %lld of %s has %lld boxes", f->name,
-                            (long long)rank, f->side, (long long)n);
+            return sentence(RSH_EUNSUP,
+                            "%s: a .npy file holds one part, but rank %lld of %s has %lld; write raw elements instead",
+                            f->name, (long long)rank, f->side, (long long)n);
     }
     return RSH_OK;
 }
 
-/* Row by row, unless the layout wants columns: numpy knows these two. */
+/* Chooses row-major order, unless the layout is column-major; .npy supports these two. */
 static rsh_status choose_order(files *f) {
     rsh_part part;
     rsh_status st = f->parts->n ? part_here(f, &part) : RSH_OK;
@@ -292,9 +295,9 @@ rsh_status files_open(files *f, const char *name, const char *side, const parts 
     f->units = f->each ? rsh_layout_nranks(p->layout) : 1;
     if (f->npy) st = check_array_kind(f);
     if (!st && f->npy && out) st = choose_order(f);
-    if (!st && out && look && f->units) st = look_for_place(f);
+    if (!st && out && look && f->units) st = check_output_place(f);
     for (; !st && !out && look && f->unit < f->units; f->unit++) {
-        st = look_at_file(f, &known);
+        st = check_input_file(f, &known);
         f->part += parts_here(f);
     }
     f->unit = f->part = 0;
@@ -303,7 +306,7 @@ rsh_status files_open(files *f, const char *name, const char *side, const parts 
 
 /* ---- memory ---- */
 
-/* A file is mapped as it is: its bytes move once, from the page cache into place.  False: read it instead. */
+/* Maps the file, so that its bytes are copied only once.  False: it cannot be mapped and must be read. */
 static bool map_file(files *f, parts *p) {
     struct stat status;
     off_t start = lseek(f->fd, 0, SEEK_CUR);
@@ -320,7 +323,7 @@ static bool map_file(files *f, parts *p) {
 }
 
 rsh_status files_load(files *f, parts *p) {
-    rsh_status st = f->units ? enter(f) : RSH_OK;
+    rsh_status st = f->units ? begin_file(f) : RSH_OK;
     if (st) return st;
     if (!f->each && map_file(f, p)) return RSH_OK;
     st = parts_allocate(p);

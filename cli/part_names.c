@@ -1,9 +1,9 @@
-/* Names of files with the rank in them: a percent sign, 0 and a width if there is one, and d. */
+/* Part names: file names that contain the rank as %d or %03d. */
 #include "part_files.h"
 
 #include <string.h>
 
-/* Behind a percent sign: how many bytes stand for the number, and its width; 0: none do. */
+/* Parses %d or %03d at p: returns its length and the width of the number; 0: it is neither. */
 static size_t number_at(const char *p, int *width) {
     size_t n = p[1] == '0' ? 2 : 1;
     *width = 0;

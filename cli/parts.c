@@ -1,4 +1,4 @@
-/* Parts: where each part of a layout begins in one block of memory. */
+/* Parts: the offset of each part of a layout in one block of memory. */
 #include "parts.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static int64_t count_parts(const rsh_layout *l) {
     return n;
 }
 
-/* Offsets stand in `data` as integers until there is memory to add them to. */
+/* `data` holds offsets as integers until parts_settle adds the address of the memory. */
 static rsh_status place_rank(parts *p, int64_t rank, int64_t *next) {
     size_t size = rsh_dtype_size(rsh_layout_dtype(p->layout));
     int64_t nparts = rsh_layout_nparts(p->layout, rank);

@@ -1,4 +1,4 @@
-/* Pattern: which value an index has in which dtype. */
+/* Pattern: the value of each index, encoded in a dtype. */
 #include "pattern.h"
 
 #include "pattern_row.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bits of the integers 0, 1, .. that the dtype holds without a gap. */
+/* The dtype represents all integers below 2^bits exactly. */
 static int exact_bits(rsh_dtype dtype) {
     static const int bits[RSH_NDTYPES] = {
         [RSH_BOOL] = 1,    [RSH_U8] = 7,    [RSH_I8] = 7,   [RSH_U16] = 15,  [RSH_I16] = 15, [RSH_U32] = 31,
@@ -48,9 +48,9 @@ static bool make_table(pattern *p) {
     return p->table != NULL;
 }
 
-/* ---- elements that change nothing ---- */
+/* ---- neutral elements ---- */
 
-/* A small integer that leaves every value as it is. */
+/* A small integer that is neutral for the op. */
 static uint64_t neutral(rsh_op op, int bits) {
     switch (op) {
     case RSH_OP_PROD: return 1;
@@ -62,7 +62,7 @@ static uint64_t neutral(rsh_op op, int bits) {
 
 static void put_bits(unsigned char *out, uint64_t bits) { memcpy(out, &bits, sizeof bits); }
 
-/* Infinity, or the largest where there is none, as bits. */
+/* The bits of infinity, or of the largest value if the dtype has no infinity. */
 static uint64_t largest(rsh_dtype dtype) {
     switch (dtype) {
     case RSH_BOOL: return 1;
@@ -88,7 +88,7 @@ static uint64_t lowest(rsh_dtype dtype) {
     return is_signed ? sign : sign | largest(dtype);
 }
 
-/* What the library puts where nothing is contributed. */
+/* Sets `other` to the identity of the op, which the library writes for missing contributions. */
 static void put_identity(pattern *p, rsh_op op) {
     rsh_dtype dtype = rsh_layout_dtype(p->layout);
     if (op == RSH_OP_MIN) put_bits(p->other, largest(dtype));
@@ -99,7 +99,7 @@ static void put_identity(pattern *p, rsh_op op) {
 
 /* ---- both sides of a move ---- */
 
-static bool start(pattern *p, const layout_pair *pair, const rsh_layout *layout) {
+static bool start_pattern(pattern *p, const layout_pair *pair, const rsh_layout *layout) {
     *p = (pattern){.layout = layout,
                    .size = rsh_dtype_size(rsh_layout_dtype(layout)),
                    .bits = common_bits(pair),
@@ -107,21 +107,21 @@ static bool start(pattern *p, const layout_pair *pair, const rsh_layout *layout)
     return make_table(p);
 }
 
-static void share(pattern *p, rsh_op op, int64_t contributions) {
+static void set_contributions(pattern *p, rsh_op op, int64_t contributions) {
     p->contributions = op == RSH_OP_AVG ? 1 : contributions;
     pattern_encode(p, neutral(op, p->bits), p->other);
 }
 
 bool pattern_source(pattern *p, const layout_pair *pair) {
-    if (!start(p, pair, pair->from)) return false;
-    share(p, rsh_layout_op(pair->from), contributions_count(pair->from));
+    if (!start_pattern(p, pair, pair->from)) return false;
+    set_contributions(p, rsh_layout_op(pair->from), contributions_count(pair->from));
     return true;
 }
 
 bool pattern_result(pattern *p, const layout_pair *pair) {
     rsh_op op = rsh_layout_op(pair->to);
-    if (!start(p, pair, pair->to)) return false;
-    share(p, op, contributions_count(pair->to));
+    if (!start_pattern(p, pair, pair->to)) return false;
+    set_contributions(p, op, contributions_count(pair->to));
     bool moved = rsh_layout_op(pair->from) == op && contributions_same(pair->from, pair->to);
     p->first_only = p->contributions > 1 && !moved;
     if (p->first_only) put_identity(p, op);

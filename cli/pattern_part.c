@@ -1,10 +1,10 @@
-/* Pattern parts: a part filled or compared box by box, row by row along the dim that is densest in memory. */
+/* Pattern parts: fills or compares a part box by box, along the dim with the smallest stride. */
 #include "pattern_row.h"
 #include "contributions.h"
 
 #include <string.h>
 
-#define CHUNK 1024 /* elements generated at once: they stay in the first cache */
+#define CHUNK 1024 /* elements generated at once; they fit into the L1 cache */
 
 typedef struct part_walk {
     const pattern *pattern;
@@ -15,7 +15,7 @@ typedef struct part_walk {
     pattern_fault *fault; /* NULL: fill */
 } part_walk;
 
-/* A row in memory: n elements at distance `stride`, of indices start, start + step, .. */
+/* A row in memory: n elements with stride `stride` and indices start, start + step, .. */
 typedef struct memory_row {
     char *data;
     int64_t stride, start, step, n;

@@ -1,11 +1,11 @@
-/* Pattern rows: the inner loops, one for each kind of element. */
+/* Pattern rows: generates values, with one inner loop per kind of element. */
 #include "pattern_row.h"
 
 #include <string.h>
 
 static uint64_t mixed(int64_t index) { return (uint64_t)index * 0x9e3779b97f4a7c15u; }
 static uint64_t value_of(int64_t index, int bits) { return mixed(index) >> (64 - bits); }
-/* Which of n contributions has the value at an index. */
+/* The contribution out of n that has the value at an index. */
 static int64_t holder_of(int64_t index, int64_t n) {
     return (int64_t)(((mixed(index) & 0xffffffff) * (uint64_t)n) >> 32);
 }

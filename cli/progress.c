@@ -1,4 +1,4 @@
-/* Progress: bytes, rate and time left, on one line that is written over. */
+/* Progress: shows bytes, rate and remaining time on one line, which is overwritten. */
 #include "progress.h"
 
 #include "cli.h"
@@ -10,23 +10,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST 0.1 /* seconds before anything is shown, and between two paintings */
-#define NEXT 0.2
-#define SAMPLES 2048 /* pages that are looked at */
+#define FIRST 0.1 /* seconds before the line is first shown */
+#define NEXT 0.2  /* seconds between two updates */
+#define SAMPLES 2048 /* number of pages that are sampled */
 #define WIPE "\r\033[K"
 
-/* What the painter reads, in memory that forked ranks share. */
+/* The state that the painter thread reads, in memory that forked ranks share. */
 typedef struct work {
     _Atomic(const char *) what; /* NULL: hidden */
-    atomic_bool planning;       /* counted in units that nobody knows, not in bytes */
+    atomic_bool planning;       /* counted in unspecified units, not in bytes */
     _Atomic uint64_t done, total;
     _Atomic double start;
-    _Atomic(const char *) memory; /* of `total` bytes, whose pages come as they are written; NULL: bytes are counted */
+    _Atomic(const char *) memory; /* of `total` bytes; its resident pages show the progress; NULL: bytes are counted */
 } work;
 
 static work *now;       /* NULL: nothing is shown */
-static pid_t painting;  /* the process that has a painter; 0: none */
-static atomic_bool open; /* is there a line that has no end? */
+static pid_t painting;  /* the process that has the painter thread; 0: none */
+static atomic_bool open; /* a line without a newline is on the terminal */
 static pthread_t painter;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
@@ -41,7 +41,7 @@ static const char *time_left(double seconds, char text[QUANTITY]) {
     return text;
 }
 
-/* The share of memory that has been written to, by a look at some of its pages. */
+/* Estimates the fraction of memory that has been written to, from a sample of its pages. */
 static double share_written(const char *memory, uint64_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = bytes / page, step = pages / SAMPLES + 1, seen = 0, there = 0;
     const char *first = (const char *)(((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1));
@@ -57,7 +57,7 @@ static double bytes_done(void) {
     return memory ? share_written(memory, now->total) * (double)now->total : (double)now->done;
 }
 
-static void describe(const char *what, char *line, size_t room) {
+static void format_line(const char *what, char *line, size_t room) {
     char done[QUANTITY], all[QUANTITY], rate[QUANTITY], left[QUANTITY];
     double bytes = bytes_done(), total = (double)now->total, seconds = clock_seconds() - now->start;
     double speed = bytes / (seconds > 1e-3 ? seconds : 1e-3);
@@ -75,21 +75,21 @@ static void describe(const char *what, char *line, size_t room) {
                  time_left((total - bytes) / speed, left));
 }
 
-/* A line that is wider than the terminal could not be written over. */
-static void paint(void) {
+/* Prints the line, truncated to the width of the terminal, since a longer line could not be overwritten. */
+static void paint_line(void) {
     char line[256] = WIPE;
     struct winsize size;
     const char *what = now->what;
     if (!what) return;
     size_t skip = strlen(WIPE), room = sizeof line - skip;
     if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 && size.ws_col < room) room = size.ws_col;
-    describe(what, line + skip, room);
+    format_line(what, line + skip, room);
     atomic_store(&open, true);
     ssize_t told = write(STDERR_FILENO, line, strlen(line));
     (void)told;
 }
 
-static struct timespec in(double seconds) {
+static struct timespec time_in(double seconds) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_nsec += (long)(1e9 * seconds);
@@ -101,9 +101,9 @@ static struct timespec in(double seconds) {
 static void *keep_painting(void *nothing) {
     pthread_mutex_lock(&lock);
     for (double wait = FIRST; !over; wait = NEXT) {
-        struct timespec until = in(wait);
+        struct timespec until = time_in(wait);
         pthread_cond_timedwait(&bell, &lock, &until);
-        if (!over && clock_seconds() - now->start > FIRST) paint();
+        if (!over && clock_seconds() - now->start > FIRST) paint_line();
     }
     pthread_mutex_unlock(&lock);
     return nothing;
@@ -121,10 +121,10 @@ static void start_painter(void) {
     if (!pthread_create(&painter, NULL, keep_painting, NULL)) painting = getpid();
 }
 
-static void begin(const char *what, uint64_t total, bool planning) {
+static void begin_work(const char *what, uint64_t total, bool planning) {
     start_painter();
     if (!now) return;
-    now->what = NULL; /* nothing is painted of both */
+    now->what = NULL; /* hides the line while the fields change */
     now->memory = NULL;
     now->planning = planning;
     now->done = 0;
@@ -133,7 +133,7 @@ static void begin(const char *what, uint64_t total, bool planning) {
     now->what = what;
 }
 
-void progress_begin(const char *what, uint64_t total) { begin(what, total, false); }
+void progress_begin(const char *what, uint64_t total) { begin_work(what, total, false); }
 
 void progress_fill(const char *what, const void *memory, uint64_t bytes) {
     progress_begin(what, bytes);
@@ -143,7 +143,7 @@ void progress_fill(const char *what, const void *memory, uint64_t bytes) {
 void progress_plan(const char *verb, int64_t ranks) {
     static char what[80];
     snprintf(what, sizeof what, "%s: planning for %lld rank%s", verb, (long long)ranks, plural(ranks));
-    begin(what, 0, true);
+    begin_work(what, 0, true);
 }
 
 void progress_add(uint64_t bytes) {
@@ -158,7 +158,7 @@ int progress_tell(void *what, uint64_t bytes, uint64_t total) {
 
 int progress_tell_plan(void *unused, uint64_t done, uint64_t total) {
     (void)unused;
-    if (now && (now->total != total || done < now->done)) begin(now->what, total, true);
+    if (now && (now->total != total || done < now->done)) begin_work(now->what, total, true);
     if (now) now->done = done;
     return 0;
 }

@@ -1,24 +1,26 @@
-/* progress: one line on stderr that says how far long work is, if stderr is a terminal.
+/* progress: a line on stderr that shows the progress of long work, if stderr is a terminal.
  *
- * There is one line at a time.  A thread of the process that began it paints it; ranks that are
- * forked later may count too. */
+ * There is one line at a time.  A thread of the process that called progress_begin prints it; ranks
+ * that are forked later can also report progress. */
 #ifndef RESHARD_CLI_PROGRESS_H
 #define RESHARD_CLI_PROGRESS_H
 
 #include <stdint.h>
 
-/* From now on `what` is done ("apply: reading", borrowed), of `total` bytes; 0: nobody knows how
- * many, and the seconds are told instead. */
+/* Begins `what` ("apply: reading", borrowed) of `total` bytes; 0: unknown, so the elapsed time is
+ * shown. */
 void progress_begin(const char *what, uint64_t total);
-/* The same, of filling memory that nobody has written to before: nobody need count. */
+/* The same for filling memory that was never written to; progress is measured by its pages. */
 void progress_fill(const char *what, const void *memory, uint64_t bytes);
-/* The same, of planning: the seconds, and once progress_tell_plan is called how much is left. */
+/* The same for planning: shows the elapsed time, and after progress_tell_plan the remaining time.
+ */
 void progress_plan(const char *verb, int64_t ranks);
-void progress_add(uint64_t bytes); /* are done */
+void progress_add(uint64_t bytes); /* adds bytes that are done */
 int progress_tell(void *what, uint64_t bytes, uint64_t total); /* an rsh_progress_fn */
-int progress_tell_plan(void *unused, uint64_t done, uint64_t total); /* another, of planning */
-void progress_hide(void);  /* until something else begins: somebody types */
-void progress_clear(void); /* the line goes, so that another can be written; work goes on */
+/* An rsh_progress_fn for planning. */
+int progress_tell_plan(void *unused, uint64_t done, uint64_t total);
+void progress_hide(void);  /* hides the line until the next progress_begin, while the user types */
+void progress_clear(void); /* erases the line, so that a message can be printed; work continues */
 void progress_end(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Quantities: bytes and seconds as people read them, and JSON as programs do. */
+/* Quantities: formats bytes and seconds for people, and prints JSON. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ const char *human_seconds(double seconds, char text[QUANTITY]) {
     return text;
 }
 
-/* Matrices are longer than the memory that jansson would take for them: members are printed one by one. */
+/* Members are printed one by one, since a matrix in jansson would take too much memory. */
 int print_json(json_t *object, int (*more)(void *ctx), void *ctx) {
     const char *key, *lead = "{\n  ";
     json_t *value;

@@ -1,10 +1,10 @@
-/* Rank parts: memory of the comm for one rank's parts, and the move between two of them. */
+/* Rank parts: allocates one rank's parts in memory of the comm, and moves between two layouts. */
 #include "rank_parts.h"
 
 #include <stdlib.h>
 
-/* Strides of this rank's parts, where files have another order than the layout. */
-static bool order(rank_parts *h, bool fortran) {
+/* Sets the strides of this rank's parts to the order of the files. */
+static bool set_file_order(rank_parts *h, bool fortran) {
     h->strides = calloc((size_t)h->nparts + 1, sizeof *h->strides);
     for (int64_t i = 0; h->strides && i < h->nparts; i++) {
         const rsh_tensor *t = rsh_sharded_part(h->tensor, i);
@@ -23,7 +23,7 @@ rsh_status rank_parts_take(rsh_comm *comm, const files *f, rank_parts *h) {
     h->memory = calloc((size_t)h->nparts + 1, sizeof *h->memory);
     if (!h->memory) return RSH_ENOMEM;
     for (int64_t i = 0; i < h->nparts; i++) h->memory[i].data = rsh_tensor_data(rsh_sharded_part(h->tensor, i));
-    return !f->npy || order(h, f->fortran) ? RSH_OK : RSH_ENOMEM;
+    return !f->npy || set_file_order(h, f->fortran) ? RSH_OK : RSH_ENOMEM;
 }
 
 void rank_parts_free(rank_parts *h) {

@@ -1,5 +1,5 @@
-/* rank_parts: one rank's parts of a layout, in memory that the other ranks can reach, so that a
- * move between processes needs no scratch. */
+/* rank_parts: one rank's parts of a layout, in memory that the other ranks can access, so that a
+ * move between processes needs no scratch memory. */
 #ifndef RESHARD_CLI_RANK_PARTS_H
 #define RESHARD_CLI_RANK_PARTS_H
 
@@ -9,12 +9,12 @@ typedef struct rank_parts {
     const parts *whole;
     rsh_sharded *tensor;
     rsh_memory *memory;    /* [nparts] */
-    int64_t (*strides)[RSH_MAX_NDIM]; /* [nparts]; NULL: as the layout says */
-    int64_t nparts, first; /* the first part's number among all */
+    int64_t (*strides)[RSH_MAX_NDIM]; /* [nparts]; NULL: the layout's order */
+    int64_t nparts, first; /* first: index of its first part among the parts of all ranks */
 } rank_parts;
 
-/* New memory for this rank's parts, in the order that they have in the files.  Also after a failure
- * there is something to free.  Local. */
+/* Allocates this rank's parts, in the element order of the files.  The caller frees *h, also after
+ * a failure.  Local. */
 rsh_status rank_parts_take(rsh_comm *comm, const files *f, rank_parts *h);
 void rank_parts_free(rank_parts *h);
 /* Collective. */

@@ -1,4 +1,4 @@
-/* Ready rules: the built-in rule file whose names are those of a checkpoint. */
+/* Ready rules: finds the built-in rule file that matches the tensor names of a checkpoint. */
 #include "ready_rules.h"
 
 #include <ctype.h>
@@ -14,10 +14,10 @@ bool is_mesh(const char *to) {
     return n && to[n] == '=' && isdigit((unsigned char)to[n + 1]) && access(to, F_OK);
 }
 
-/* ---- heads: rows of q that belong together, as config.json has them ---- */
+/* ---- attention heads, from config.json ---- */
 
 typedef struct heads {
-    long long size, width; /* of a head; of all of them; 0: not known */
+    long long size, width; /* of one head; of all heads; 0: unknown */
 } heads;
 
 static long long number_of(const json_t *config, const char *key, const char *other) {
@@ -40,8 +40,8 @@ static heads read_heads(const char *source) {
 
 /* ---- text ---- */
 
-/* The text with `from` replaced by "PREFIXn" everywhere; new, and the old one is freed. */
-static char *replace(char *text, const char *from, const char *prefix, long long n) {
+/* Returns the text with every `from` replaced by "PREFIXn", and frees the old text. */
+static char *replace_all(char *text, const char *from, const char *prefix, long long n) {
     char to[40], *out = NULL;
     size_t length = 0;
     if (!text || n <= 0) return text;
@@ -61,17 +61,17 @@ static char *replace(char *text, const char *from, const char *prefix, long long
     return fclose(f) ? NULL : out;
 }
 
-/* The rules for another mesh and other heads. */
-static char *adapt(const ready_rules *r, const char *mesh, const heads *h) {
+/* Returns the text of the rules for another mesh and other heads. */
+static char *adapt_rules(const ready_rules *r, const char *mesh, const heads *h) {
     const char *old = strstr(r->text, "\nmesh "), *rest = old ? strchr(old + 1, '\n') : NULL;
     char *text = NULL;
     if (!rest) return NULL;
     if (asprintf(&text, "%.*s\nmesh %s%s", (int)(old - r->text), r->text, mesh, rest) < 0) return NULL;
     if (!strncmp(r->name, "hf-gpt2", 7)) {
-        text = replace(text, "%64", "%", h->size);
-        text = replace(text, "768", "", h->width);
+        text = replace_all(text, "%64", "%", h->size);
+        text = replace_all(text, "768", "", h->width);
     } else if (!strncmp(r->name, "hf-", 3)) {
-        text = replace(text, "%128", "%", h->size);
+        text = replace_all(text, "%128", "%", h->size);
     }
     return text;
 }
@@ -81,7 +81,7 @@ static char *adapt(const ready_rules *r, const char *mesh, const heads *h) {
 static rsh_status try_rules(const rsh_ckpt *c, const ready_rules *r, const char *mesh, const heads *h, bool *fits,
                             rsh_ckpt_rules **out) {
     rsh_ckpt *mapped = NULL;
-    char *text = adapt(r, mesh, h);
+    char *text = adapt_rules(r, mesh, h);
     if (!text) return RSH_ENOMEM;
     rsh_status st = rsh_ckpt_rules_parse(text, r->name, out);
     free(text);
@@ -92,12 +92,12 @@ static rsh_status try_rules(const rsh_ckpt *c, const ready_rules *r, const char 
     return RSH_OK;
 }
 
-static void say(const ready_rules *r, const heads *h) {
+static void report_choice(const ready_rules *r, const heads *h) {
     fprintf(stderr, "reshard: using the built-in rules %s", r->name);
     if (h->size)
         fprintf(stderr, ", heads of %lld\n", h->size);
     else if (!strncmp(r->name, "hf-", 3))
-        fprintf(stderr, ", heads of %s (there is no config.json that says otherwise)\n",
+        fprintf(stderr, ", heads of %s (no config.json was found)\n",
                 strncmp(r->name, "hf-gpt2", 7) ? "128" : "64");
     else
         fputc('\n', stderr);
@@ -110,7 +110,7 @@ rsh_status choose_ready_rules(const char *source, const char *mesh, rsh_ckpt_rul
     heads h = st ? (heads){0, 0} : read_heads(source);
     for (const ready_rules *r = ready_rules_list; r->name && !fits && !st; r++) {
         st = try_rules(c, r, mesh, &h, &fits, out);
-        if (!st && fits) say(r, &h);
+        if (!st && fits) report_choice(r, &h);
     }
     rsh_ckpt_free(c);
     if (!st && !fits) {

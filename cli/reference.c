@@ -1,10 +1,10 @@
-/* Reference: what memcpy does with as many bytes. */
+/* Reference: measures memcpy of the same number of bytes. */
 #include "comparison.h"
 
 #include <string.h>
 
-/* Worker i has the i-th slice, whole cache lines; one call each, so that memcpy may choose as it does for large blocks.
- */
+/* Worker i copies the i-th slice, which has whole cache lines, in one call, so that memcpy uses its method for large
+ * blocks. */
 static size_t slice_start(const reference *r, int64_t i) {
     size_t lines = (r->bytes + 63) / 64, start = lines * (size_t)i / (size_t)rsh_pool_size(r->pool) * 64;
     return start < r->bytes ? start : r->bytes;
@@ -18,7 +18,7 @@ static void copy_slice(void *ctx, int64_t i, int worker) {
     (void)worker;
     for (int64_t b = 0; b < r->batch; b++) {
         memcpy(to + start, from + start, bytes);
-        __asm__ volatile("" ::: "memory"); /* each of them counts */
+        __asm__ volatile("" ::: "memory"); /* keep the compiler from removing repeated copies */
     }
 }
 
@@ -36,7 +36,7 @@ rsh_status reference_open(reference *r, size_t bytes) {
     if (!st) st = rsh_tensor_empty(RSH_U8, 1, &n, &r->from);
     if (!st) st = rsh_tensor_empty(RSH_U8, 1, &n, &r->to);
     if (st) return st;
-    memset(rsh_tensor_data(r->from), 1, bytes); /* pages come at the first touch */
+    memset(rsh_tensor_data(r->from), 1, bytes); /* touch all pages */
     memset(rsh_tensor_data(r->to), 2, bytes);
     return RSH_OK;
 }

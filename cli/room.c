@@ -1,4 +1,4 @@
-/* Room: how many processes or threads the machine, the user and the control group have room for. */
+/* Room: checks the limits on processes and threads of the machine, the user and the control group. */
 #include "room.h"
 
 #include "cli.h"
@@ -20,7 +20,7 @@ static int64_t most_of_user(void) {
     return limited ? (int64_t)user.rlim_cur : INT64_MAX;
 }
 
-/* A thread's stack and the guard before it are two mappings. */
+/* A thread needs two mappings: its stack and the guard page. */
 rsh_status room_check(int64_t n, bool threads) {
     int64_t used = read_number("/sys/fs/cgroup/pids.current", 0);
     const struct {
@@ -29,14 +29,14 @@ rsh_status room_check(int64_t n, bool threads) {
     } limits[] = {
         {"/proc/sys/kernel/pid_max", read_number("/proc/sys/kernel/pid_max", INT64_MAX)},
         {"/proc/sys/kernel/threads-max", read_number("/proc/sys/kernel/threads-max", INT64_MAX)},
-        {"/sys/fs/cgroup/pids.max, less those that run,", read_number("/sys/fs/cgroup/pids.max", INT64_MAX) - used},
+        {"/sys/fs/cgroup/pids.max minus running processes", read_number("/sys/fs/cgroup/pids.max", INT64_MAX) - used},
         {"half of /proc/sys/vm/max_map_count",
          threads ? read_number("/proc/sys/vm/max_map_count", INT64_MAX) / 2 : INT64_MAX},
         {"ulimit -u", most_of_user()},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (n > limits[i].most)
-            return sentence(RSH_EUNSUP, "%lld %s are too many: %s allows %lld", (long long)n,
-                            threads ? "threads" : "processes", limits[i].name, (long long)limits[i].most);
+            return sentence(RSH_EUNSUP, "cannot start %lld %s: the limit is %lld (%s)", (long long)n,
+                            threads ? "threads" : "processes", (long long)limits[i].most, limits[i].name);
     return RSH_OK;
 }

@@ -1,4 +1,5 @@
-/* Streamed: windows of the stream, each one exchange of messages between rank 0 and the holders of its bytes. */
+/* Streamed: moves data in windows; each is one exchange of messages between rank 0 and the ranks that hold its bytes.
+ */
 #include "streamed.h"
 
 #include "rank_parts.h"
@@ -8,17 +9,17 @@
 
 #define WINDOW ((size_t)64 << 20)
 
-/* Bytes lo to hi - 1 of the stream: of all parts, one behind the other. */
+/* Bytes lo to hi - 1 of the stream, which is the concatenation of all parts. */
 typedef struct window {
     size_t lo, hi;
     char *data; /* rank 0 only */
 } window;
 
-/* Where part i begins in the stream: parts that have no memory have that in its place. */
+/* The offset of part i in the stream, which is in `data` as long as the parts have no memory. */
 static size_t start_of(const parts *p, int64_t i) { return (size_t)p->memory[i].data; }
 
-/* The first part that ends behind `at`. */
-static int64_t first_behind(const parts *p, size_t at) {
+/* The first part that ends after byte `at`. */
+static int64_t first_part_after(const parts *p, size_t at) {
     int64_t lo = 0, hi = p->n;
     while (lo < hi) {
         int64_t middle = lo + (hi - lo) / 2;
@@ -28,8 +29,8 @@ static int64_t first_behind(const parts *p, size_t at) {
     return lo;
 }
 
-/* What part i has of the window: false, nothing. */
-static bool meet(const parts *p, int64_t i, const window *w, size_t *lo, size_t *bytes) {
+/* Intersects part i with the window; false: they do not overlap. */
+static bool intersect_window(const parts *p, int64_t i, const window *w, size_t *lo, size_t *bytes) {
     size_t start = start_of(p, i), end = start + parts_bytes(p, i);
     *lo = start > w->lo ? start : w->lo;
     end = end < w->hi ? end : w->hi;
@@ -37,22 +38,22 @@ static bool meet(const parts *p, int64_t i, const window *w, size_t *lo, size_t 
     return *bytes;
 }
 
-/* Messages with rank 0 for the parts of this rank. */
+/* Lists the messages with rank 0 for the parts of this rank. */
 static int64_t own_messages(const rank_parts *h, const window *w, rsh_message *list) {
     size_t lo, bytes;
     int64_t n = 0;
     for (int64_t i = 0; i < h->nparts; i++)
-        if (meet(h->whole, h->first + i, w, &lo, &bytes))
+        if (intersect_window(h->whole, h->first + i, w, &lo, &bytes))
             list[n++] = (rsh_message){0, (char *)h->memory[i].data + (lo - start_of(h->whole, h->first + i)), bytes};
     return n;
 }
 
-/* Rank 0's messages for the parts of all ranks. */
+/* Lists rank 0's messages for the parts of all ranks. */
 static int64_t all_messages(const parts *p, const int *owner, const window *w, rsh_message *list) {
     size_t lo, bytes;
     int64_t n = 0;
-    for (int64_t i = first_behind(p, w->lo); i < p->n && start_of(p, i) < w->hi; i++)
-        if (meet(p, i, w, &lo, &bytes)) list[n++] = (rsh_message){owner[i], w->data + (lo - w->lo), bytes};
+    for (int64_t i = first_part_after(p, w->lo); i < p->n && start_of(p, i) < w->hi; i++)
+        if (intersect_window(p, i, w, &lo, &bytes)) list[n++] = (rsh_message){owner[i], w->data + (lo - w->lo), bytes};
     return n;
 }
 
@@ -64,16 +65,16 @@ static void list_owners(const parts *p, int *owner) {
     }
 }
 
-/* All that carrying needs, beside the window. */
+/* The data of a transfer, except for the window. */
 typedef struct carrier {
     rsh_comm *comm;
     const rank_parts *held;
     files *files;
-    int *owner; /* of each part; rank 0 only */
+    int *owner; /* rank of each part; rank 0 only */
     rsh_message *own, *all;
 } carrier;
 
-static rsh_status carry_window(carrier *c, const window *w) {
+static rsh_status transfer_window(carrier *c, const window *w) {
     bool root = !rsh_comm_rank(c->comm), out = c->files->out;
     rsh_status st = root && !out ? files_move(c->files, w->data, w->hi - w->lo) : RSH_OK;
     st = rsh_comm_agree(c->comm, st);
@@ -86,12 +87,12 @@ static rsh_status carry_window(carrier *c, const window *w) {
     return rsh_comm_agree(c->comm, st);
 }
 
-static rsh_status carry_all(carrier *c, window *w) {
+static rsh_status transfer_windows(carrier *c, window *w) {
     size_t bytes = c->held->whole->bytes;
     rsh_status st = RSH_OK;
     for (w->lo = 0; !st && w->lo < bytes; w->lo = w->hi) {
         w->hi = bytes - w->lo < WINDOW ? bytes : w->lo + WINDOW;
-        st = carry_window(c, w);
+        st = transfer_window(c, w);
     }
     if (!st && !rsh_comm_rank(c->comm)) st = files_finish(c->files);
     st = rsh_comm_agree(c->comm, st);
@@ -99,7 +100,7 @@ static rsh_status carry_all(carrier *c, window *w) {
     return st;
 }
 
-static rsh_status carry(rsh_comm *comm, const rank_parts *h, files *f) {
+static rsh_status transfer(rsh_comm *comm, const rank_parts *h, files *f) {
     bool root = !rsh_comm_rank(comm);
     size_t n = (size_t)h->whole->n + 1, room = h->whole->bytes < WINDOW ? h->whole->bytes : WINDOW;
     carrier c = {comm, h, f, NULL, calloc((size_t)h->nparts + 1, sizeof *c.own), NULL};
@@ -113,7 +114,7 @@ static rsh_status carry(rsh_comm *comm, const rank_parts *h, files *f) {
     }
     bool ready = c.own && (!root || (c.owner && c.all && w.data));
     rsh_status st = rsh_comm_agree(comm, ready ? RSH_OK : sentence(RSH_ENOMEM, "out of memory for a window"));
-    if (!st) st = carry_all(&c, &w);
+    if (!st) st = transfer_windows(&c, &w);
     free(c.owner);
     free(c.all);
     free(c.own);
@@ -121,8 +122,8 @@ static rsh_status carry(rsh_comm *comm, const rank_parts *h, files *f) {
     return st;
 }
 
-/* Rank 0 has looked at the files; the others learn from it in which order elements are. */
-static rsh_status tell_order(rsh_comm *comm, files *f) {
+/* Sends the element order of the files from rank 0, which has read their headers, to the other ranks. */
+static rsh_status share_order(rsh_comm *comm, files *f) {
     char mine = f->fortran, *all = calloc((size_t)rsh_comm_size(comm), 1);
     rsh_status st = rsh_comm_agree(comm, all ? RSH_OK : sentence(RSH_ENOMEM, "out of memory for the order of files"));
     if (!st) st = rsh_comm_allgather(comm, &mine, all, 1);
@@ -133,15 +134,15 @@ static rsh_status tell_order(rsh_comm *comm, files *f) {
 
 rsh_status streamed_move(rsh_comm *comm, const rsh_plan *plan, files *in, files *out) {
     rank_parts from = {0}, to = {0};
-    rsh_status st = tell_order(comm, in);
+    rsh_status st = share_order(comm, in);
     if (st) return st;
     st = rank_parts_take(comm, in, &from);
     if (!st) st = rank_parts_take(comm, out, &to);
     st = rsh_comm_agree(comm, st);
-    if (!st) st = carry(comm, &from, in);
+    if (!st) st = transfer(comm, &from, in);
     if (!st && !rsh_comm_rank(comm)) progress_begin("apply: moving", 0);
     if (!st) st = rank_parts_reshard(comm, plan, &from, &to);
-    if (!st) st = carry(comm, &to, out);
+    if (!st) st = transfer(comm, &to, out);
     rank_parts_free(&from);
     rank_parts_free(&to);
     return st;

@@ -1,6 +1,7 @@
-/* Main: one reshard from text to proof, and its speed beside memcpy's.  `make run` runs this.
+/* Main: moves a tensor between two layouts, checks every element, and compares the speed with memcpy.  `make run`
+ * runs it.
  *
- * It is also a tour of the library: text -> layout -> plan -> exec -> bytes. */
+ * It also shows the steps of the library: text -> layout -> plan -> exec -> bytes. */
 #include <reshard.h>
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ enum { RANKS = 4, ROUNDS = 9 };
 static const char FROM[] = "f32[8192/x, 8192] on x=4"; /* bands of rows, 64 MiB a rank */
 static const char TO[] = "f32[8192, 8192/x] on x=4";   /* bands of columns */
 
-/* What the ranks share; each writes only its own entries. */
+/* Data that the ranks share; each writes only its own entries. */
 typedef struct job {
     const rsh_plan *plan;
     rsh_pool *pool; /* used by rank 0 */
@@ -32,7 +33,7 @@ static int to_stream(void *stream, const char *text, size_t length) {
     return fwrite(text, 1, length, stream) != length;
 }
 
-/* ---- values that follow from global indices, so that every element can be checked wherever it ends up ---- */
+/* ---- values computed from global indices, so that every element can be checked after the move ---- */
 
 typedef struct walk {
     float *part;
@@ -64,9 +65,9 @@ static rsh_status walk_part(const rsh_sharded *s, bool fill, int64_t *wrong) {
     return st;
 }
 
-/* ---- timing: one run of the exec, and memcpy of as many bytes by as many threads as there are cores ---- */
+/* ---- timing: one run of the exec, and memcpy of the same number of bytes by one thread per core ---- */
 
-/* The i-th of as many shares as the pool has threads, in runs as long as the parts allow. */
+/* Copies the i-th share of all bytes; there is one share per thread of the pool. */
 static void copy_share(void *ctx, int64_t i, int worker) {
     job *j = ctx;
     size_t all = RANKS * j->bytes, shares = (size_t)rsh_pool_size(j->pool);
@@ -95,7 +96,7 @@ static rsh_status time_rounds(job *j, rsh_exec *exec, rsh_comm *comm) {
     for (int round = 0; round < ROUNDS && !st; round++) {
         double reshard_seconds;
         st = time_reshard(exec, comm, &reshard_seconds);
-        if (st || !first_rank) continue; /* the others wait in the next barrier */
+        if (st || !first_rank) continue; /* the other ranks wait in the next barrier */
         double began = now();
         rsh_pool_run(j->pool, rsh_pool_size(j->pool), copy_share, j);
         double memcpy_seconds = now() - began;
@@ -105,7 +106,7 @@ static rsh_status time_rounds(job *j, rsh_exec *exec, rsh_comm *comm) {
     return st ? st : rsh_comm_barrier(comm);
 }
 
-/* ---- what every rank does ---- */
+/* ---- the function of every rank ---- */
 
 static rsh_status move_and_check(job *j, rsh_comm *comm, rsh_sharded *src, rsh_sharded *dst) {
     int me = rsh_comm_rank(comm);
@@ -122,7 +123,7 @@ static rsh_status move_and_check(job *j, rsh_comm *comm, rsh_sharded *src, rsh_s
     if (!st) st = rsh_exec_bind(j->plan, comm, &from, &to, &exec);
     if (!st) st = time_rounds(j, exec, comm);
 
-    memset(to.data, 0xff, j->bytes); /* so that nothing but this last run can have put the values there */
+    memset(to.data, 0xff, j->bytes); /* so that only the last run can have written the values */
     if (!st) st = rsh_exec_run(exec);
     if (!st) st = walk_part(dst, false, &wrong);
     if (!st) st = rsh_sharded_digest(dst, &after);
@@ -151,7 +152,7 @@ static bool report(const job *j) {
     rsh_digest_text(j->before, before);
     rsh_digest_text(j->after, after);
     bool same = strcmp(before, after) == 0;
-    printf("\nmoved by %d rank threads; least of %d alternating rounds:\n", RANKS, ROUNDS);
+    printf("\nmoved by %d rank threads; minimum of %d alternating rounds:\n", RANKS, ROUNDS);
     printf("  reshard  %8.2f ms  %6.2f GB/s\n", 1e3 * j->reshard_seconds, gigabytes / j->reshard_seconds);
     printf("  memcpy   %8.2f ms  %6.2f GB/s  by %d threads\n", 1e3 * j->memcpy_seconds, gigabytes / j->memcpy_seconds,
            rsh_pool_size(j->pool));
@@ -172,7 +173,7 @@ int main(void) {
     printf("reshard %s\n\n", rsh_version());
     rsh_status st = rsh_layout_parse(FROM, &from);
     if (!st) st = rsh_layout_parse(TO, &to);
-    if (!st) st = rsh_plan_new(from, to, NULL, &plan); /* pure: no memory, no ranks yet */
+    if (!st) st = rsh_plan_new(from, to, NULL, &plan); /* needs no tensors and no ranks */
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
     if (!st) putchar('\n');
     if (!st) st = rsh_draw_plan(plan, 0, RSH_PICTURE_TEXT, &out);

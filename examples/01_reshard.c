@@ -1,16 +1,16 @@
-/* Reshard: four ranks hold bands of rows and want bands of columns.  This is the code of README.md. */
+/* Reshard: four ranks hold bands of rows, which become bands of columns.  This is the code of README.md. */
 #include <reshard.h>
 
 #include <stdio.h>
 
-/* Each element gets its global index: the parts are bands of rows, so they follow one another. */
+/* Sets each element to its global index.  Parts are bands of rows, so the indices of a part are consecutive. */
 static void fill(const rsh_sharded *s) {
     const rsh_tensor *part = rsh_sharded_part(s, 0);
     int64_t n = rsh_tensor_count(part), first = n * rsh_comm_rank(rsh_sharded_comm(s));
     for (int64_t i = 0; i < n; i++) ((float *)rsh_tensor_data(part))[i] = (float)(first + i);
 }
 
-/* A digest speaks of values and their global positions, not of the layout.  Collective. */
+/* Compares digests, which depend on values and their global indices, not on the layout.  Collective. */
 static rsh_status check_same(const rsh_sharded *a, const rsh_sharded *b) {
     rsh_digest x, y;
     rsh_status st = rsh_sharded_digest(a, &x);

@@ -1,6 +1,6 @@
-/* Plan: what a move would cost on a cluster, worked out on this machine without ranks and without memory.
+/* Plan: computes the cost of a move on a cluster, without ranks and without the memory of the tensors.
  *
- * A weight goes from training (cut along tp inside a node, kept flat along dp) to serving by the eight ranks of one
+ * A weight moves from training (cut along tp within a node, and flat along dp) to inference on the eight ranks of one
  * node. */
 #include <reshard.h>
 
@@ -13,7 +13,7 @@ static int to_stream(void *stream, const char *text, size_t length) {
     return fwrite(text, 1, length, stream) != length;
 }
 
-/* Bytes that rank 0 gets from ranks of its node and from others. */
+/* Bytes that rank 0 receives from ranks of its node and from ranks of other nodes. */
 typedef struct incoming {
     int64_t near_bytes, far_bytes, near_ranks, far_ranks;
 } incoming;
@@ -41,9 +41,9 @@ int main(void) {
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
     if (!st) st = rsh_plan_each_source(plan, 0, add_source, &in);
     if (!st) st = rsh_plan_get_totals(plan, &totals);
-    if (!st) st = rsh_plan_new(serving, training, &opts, &back); /* every plan has a way back */
+    if (!st) st = rsh_plan_new(serving, training, &opts, &back); /* the inverse move */
     if (!st) {
-        printf("rank 0 gets %" PRId64 " bytes from %" PRId64 " ranks of its node (itself too) and %" PRId64
+        printf("rank 0 receives %" PRId64 " bytes from %" PRId64 " ranks of its node (including itself) and %" PRId64
                " from %" PRId64 " others\n",
                in.near_bytes, in.near_ranks, in.far_bytes, in.far_ranks);
     }

@@ -1,4 +1,5 @@
-/* Bind: plan once, bind once, run often.  A run allocates nothing and agrees on nothing: what a training loop wants. */
+/* Bind: plans once, binds once and runs many times, as a training loop does.  A run allocates no memory and does not
+ * negotiate with other ranks. */
 #include <reshard.h>
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ static rsh_status run_steps(rsh_exec *exec, int rank, int32_t *rows, const int32
 }
 
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
-    static int32_t rows[RANKS][BAND * N], columns[RANKS][N * BAND]; /* memory of the caller; each rank takes its own */
+    static int32_t rows[RANKS][BAND * N], columns[RANKS][N * BAND]; /* memory of the caller; each rank uses its own entry */
     const rsh_plan *plan = ctx;
     int rank = rsh_comm_rank(comm);
     rsh_memory src = {rows[rank], NULL}, dst = {columns[rank], NULL};
@@ -45,7 +46,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     if (!st) st = run_steps(exec, rank, rows[rank], columns[rank]);
     if (!st) st = rsh_exec_get_stats(exec, &stats);
     if (!st && rank == 0) {
-        printf("%" PRIu64 " runs; of one run, rank 0 took %" PRIu64 " bytes from itself and %" PRIu64 " from others\n",
+        printf("%" PRIu64 " runs; in each, rank 0 received %" PRIu64 " bytes from itself and %" PRIu64 " from others\n",
                stats.runs, stats.bytes_local, stats.bytes_shared);
     }
     rsh_exec_free(exec);

@@ -15,7 +15,7 @@ static rsh_status make_matrix(int rank, rsh_tensor **out) {
 }
 
 /* Prints the shards of each rank, in rank order. */
-static rsh_status show(const char *what, const rsh_torch_tensor *t, rsh_comm *comm) {
+static rsh_status print_shards(const char *what, const rsh_torch_tensor *t, rsh_comm *comm) {
     rsh_status st = rsh_comm_barrier(comm);
     for (int r = 0; r < rsh_comm_size(comm) && !st; r++) {
         const rsh_shard *s = rsh_torch_shard(t, 0);
@@ -32,7 +32,7 @@ static rsh_status show(const char *what, const rsh_torch_tensor *t, rsh_comm *co
 }
 
 /* Gathers the matrix on rank 2 and checks it. */
-static rsh_status check(const rsh_torch_tensor *t, int rank) {
+static rsh_status gather_and_check(const rsh_torch_tensor *t, int rank) {
     rsh_tensor *whole = NULL;
     int wrong = 0;
     rsh_status st = rank == 2 ? rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, &whole) : RSH_OK;
@@ -40,7 +40,7 @@ static rsh_status check(const rsh_torch_tensor *t, int rank) {
     for (int i = 0; !st && whole && i < ROWS * COLUMNS; i++)
         wrong += ((float *)rsh_tensor_data(whole))[i] != (float)(i / COLUMNS * 10 + i % COLUMNS);
     if (!st && whole)
-        printf("gathered on rank 2: %d of %d elements are right\n", ROWS * COLUMNS - wrong, ROWS * COLUMNS);
+        printf("gathered on rank 2: %d of %d elements are correct\n", ROWS * COLUMNS - wrong, ROWS * COLUMNS);
     rsh_tensor_free(whole);
     return st ? st : wrong ? RSH_ERUNTIME : RSH_OK;
 }
@@ -56,10 +56,10 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     if (!st) st = rsh_spec_chunk_ranks(0, RANKS, owners, &rows);
     if (!st) st = rsh_spec_chunk_ranks(-1, RANKS, NULL, &columns);
     if (!st) st = rsh_shard_tensor(matrix, rows, 0, NULL, NULL, &a); /* 5 rows on 4 ranks: 2, 2, 1, 0 */
-    if (!st) st = show("rows", a, comm);
+    if (!st) st = print_shards("rows", a, comm);
     if (!st) st = rsh_torch_reshard(a, columns, &b); /* 6 columns: 2, 2, 2, 0 */
-    if (!st) st = show("columns", b, comm);
-    if (!st) st = check(b, rsh_comm_rank(comm));
+    if (!st) st = print_shards("columns", b, comm);
+    if (!st) st = gather_and_check(b, rsh_comm_rank(comm));
     rsh_torch_free(b);
     rsh_torch_free(a);
     rsh_spec_free(columns);

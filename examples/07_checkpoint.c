@@ -1,4 +1,4 @@
-/* Checkpoint: four ranks save a sharded tensor, and three others load it into another layout. */
+/* Checkpoint: four ranks save a sharded tensor, and a job of three ranks loads it with another layout. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static const char *const name = "layers.0.weight";
 
 typedef struct job {
     char path[64];
-    rsh_digest saved; /* by rank 0 of the first job */
+    rsh_digest saved; /* digest of the saved tensor; set by rank 0 of the first job */
 } job;
 
 /* Four ranks hold bands of rows. */
@@ -30,7 +30,7 @@ static rsh_status save(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* Three ranks want bands of columns.  Each opens the checkpoint, and every byte is read by one of them. */
+/* Three ranks load bands of columns.  Each opens the checkpoint; every byte is read by one of them. */
 static rsh_status load(void *ctx, rsh_comm *comm) {
     job *j = ctx;
     rsh_layout *columns = NULL;
@@ -49,7 +49,7 @@ static rsh_status load(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* One row, without the rest and without ranks. */
+/* Reads only one row, without ranks. */
 static rsh_status read_row(const job *j) {
     float row[256];
     rsh_box box = {{100, 0}, {101, 256}};
@@ -70,6 +70,6 @@ int main(void) {
     rsh_status st = rsh_run(4, save, &j);
     if (!st) st = rsh_run(3, load, &j);
     if (!st) st = read_row(&j);
-    puts(st ? rsh_error_detail() : "three ranks have what four saved");
+    puts(st ? rsh_error_detail() : "three ranks loaded what four saved");
     return system(command) || st != RSH_OK;
 }

@@ -1,6 +1,6 @@
 /* Join: the ranks are processes that a launcher started: `reshard run -n 4 -- 08_join`, mpirun, torchrun or srun on one
- * machine.  Alone, the program is one rank.  Each process brings its own memory for a band of rows, as a program does
- * that has its own arrays, and gets a band of columns. */
+ * machine.  Without a launcher, the program is one rank.  Each process has a band of rows in memory that it allocated
+ * itself, and receives a band of columns. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static rsh_status parse(const char *form, int ranks, rsh_layout **out) {
     return rsh_layout_parse(text, out);
 }
 
-/* This rank's rows, filled with global indices: chunks of ceil(N / ranks) rows.  The caller frees the result. */
+/* Returns this rank's rows, filled with global indices; a rank has ceil(N / ranks) rows.  The caller frees them. */
 static double *own_rows(const rsh_layout *rows, int rank) {
     rsh_part part;
     if (rsh_layout_part(rows, rank, 0, &part)) return NULL;
@@ -25,7 +25,7 @@ static double *own_rows(const rsh_layout *rows, int rank) {
 }
 
 static rsh_status move(rsh_comm *comm, const rsh_layout *rows, const rsh_layout *columns, double *memory) {
-    rsh_memory mine = {memory, NULL}; /* dense rows */
+    rsh_memory mine = {memory, NULL}; /* contiguous and row-major */
     rsh_sharded *a = NULL, *b = NULL;
     rsh_digest before, after;
     rsh_status st = rsh_sharded_wrap(comm, rows, &mine, &a);

@@ -14,7 +14,7 @@ enum { RANKS = 4, LAYERS = 5, ROWS = 37, COLUMNS = 64 };
         if (st_) return st_;         \
     } while (0)
 
-/* y = x * x; x, which backward needs, goes into the stash. */
+/* Computes y = x * x, and packs x for backward. */
 static rsh_status layer_forward(rsh_stash *stash, rsh_tensor **x, rsh_ticket **saved) {
     rsh_tensor *y = NULL;
     TRY(rsh_stash_pack(stash, *x, 0, saved));
@@ -22,7 +22,7 @@ static rsh_status layer_forward(rsh_stash *stash, rsh_tensor **x, rsh_ticket **s
     const double *in = rsh_tensor_data(*x);
     double *out = rsh_tensor_data(y);
     for (int64_t i = 0; i < rsh_tensor_count(y); i++) out[i] = in[i] * in[i];
-    rsh_tensor_free(*x); /* only the chunk is kept */
+    rsh_tensor_free(*x); /* the stash keeps only this rank's chunk */
     *x = y;
     return RSH_OK;
 }
@@ -47,7 +47,7 @@ static rsh_status backward(rsh_ticket **saved, const rsh_tensor *gradient) {
 }
 
 /* d/dx x^32 at x = 1 is 32. */
-static rsh_status check(const rsh_tensor *gradient) {
+static rsh_status check_gradient(const rsh_tensor *gradient) {
     for (int64_t i = 0; i < rsh_tensor_count(gradient); i++)
         if (((double *)rsh_tensor_data(gradient))[i] != 32) return RSH_ERUNTIME;
     return RSH_OK;
@@ -71,7 +71,7 @@ static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     TRY(rsh_tensor_empty(RSH_F64, 2, shape, &gradient));
     TRY(rsh_math_fill_number(gradient, 1));
     TRY(backward(saved, gradient));
-    TRY(check(gradient));
+    TRY(check_gradient(gradient));
     if (rsh_comm_rank(comm) == 0)
         printf("%d ranks: rank 0 kept %llu of %llu bytes\n", RANKS, (unsigned long long)kept,
                (unsigned long long)whole);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
+# Bigtest: the tests that take too long to run after every edit.  Runs all sections in order, or only the named ones:
 #
 #   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [scalapack] [python] [abi] [musl] [aarch64] [debian] [bare]
 #
@@ -7,32 +7,32 @@
 #   asan       address and undefined-behaviour sanitizers, all tests
 #   tsan       thread sanitizer, all tests
 #   prop       the random tests on RESHARD_CASES pairs of layouts (200000), from a new seed (RESHARD_SEED)
-#   shortage   every request for memory of every op that meets others fails once, on rank 0 and on rank 1; 40,000 refused runs
+#   shortage   each allocation of each collective op fails once, on rank 0 and on rank 1; 40,000 runs with failing arguments
 #   fuzz       every fuzzer for FUZZ_SECONDS (600)
-#   mutants    one-line breaks that the tests must notice (tools/mutants.txt)
-#   kill       a rank of shm is killed at a random moment, KILLS (100) times: the others hear of it, and nothing is left behind
+#   mutants    one-line changes that make the code wrong and that the tests must detect (tools/mutants.txt)
+#   kill       a rank of the shm engine is killed at a random moment, KILLS (100) times: the others get an error, and no files are left
 #   large      a message of 4.5 GiB on each engine (12 GiB of memory)
-#   hosts      two hosts by network namespaces: what crosses between them, over a slow link, and when it is cut (root)
-#   ceiling    1 GiB over the wire with 1 MiB of scratch
-#   stopped    a rank is stopped in the middle of a transfer: the other one gets an error, and its memory back for good
+#   hosts      two hosts in network namespaces: the data between them, with a slow link, and with a link that fails (root)
+#   ceiling    moves 1 GiB between processes with 1 MiB of scratch memory
+#   stopped    a rank is stopped during a transfer: the other rank gets an error, and its memory is no longer accessed
 #   engines    PAIRS (200) random pairs of layouts through `apply` on every engine
-#   cgroup     jobs in a control group that allows less shared memory than they ask for (root)
-#   digest     a million changes of each kind, from a new seed, that a digest must notice
-#   ckpt       conversions killed at KILLS (200) random moments and gone on with, a disk that fills up, PAIRS (200) pairs of layouts of many windows
-#   dtensor    every placement to every other on 2x2, 4x2 and 2x2x2 ranks in all sizes from 1 to 9, and moves between random meshes
+#   cgroup     jobs in a control group that allows less shared memory than they need (root)
+#   digest     a million changes of each kind, from a new seed, that a digest must detect
+#   ckpt       conversions that are killed at KILLS (200) random moments and resumed, a full disk, PAIRS (200) pairs of layouts with many windows
+#   dtensor    all pairs of placements on 2x2, 4x2 and 2x2x2 ranks for all sizes from 1 to 9, and moves between random meshes
 #   gpt        the example train_gpt at full size: f64 for 50 steps on threads, shm and mpi, with the same losses, and f32 for 200 steps
 #   scalapack  CALLS (20000) random calls of ScaLAPACK's routines on 2 to 8 ranks, from a new seed (RESHARD_SEED), against ScaLAPACK itself
 #   python     20,000 random pairs through the Python package, and 100,000 calls of each kind without a leak
 #   abi        the shared libraries against the baselines in packaging/abi, by abidiff
-#   musl       the library with musl-gcc, and tests of the core; jansson and cmocka are built from Debian's sources (network)
-#   aarch64    the same by a cross compiler, with RESHARD_SIMD=generic, under qemu-user (network)
-#   debian     dpkg-buildpackage in a copy of the last commit, and lintian on what it makes
-#   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
+#   musl       builds the library with musl-gcc and runs the tests of the core; jansson and cmocka are built from Debian's sources (network)
+#   aarch64    the same with a cross compiler, RESHARD_SIMD=generic, under qemu-user (network)
+#   debian     dpkg-buildpackage in a copy of the last commit, and lintian on its packages
+#   bare       the commands of the README, in order, in a new Debian 12 with git, make and gcc (root, network)
 #
-# Sections that need what this machine has not (an MPI, memory, root, debootstrap) are skipped, in part or as a whole, and say so.  If a
-# section was skipped and none failed, the exit status is 77.
+# Sections that need something that this machine lacks (an MPI, memory, root, debootstrap) print a message and are skipped,
+# partly or completely.  If a section was skipped and none failed, the exit status is 77.
 #
-# Build folders stay in BIGTEST_DIR (build-bigtest), so that a second run is quick.
+# Build directories are kept in BIGTEST_DIR (build-bigtest), so that a second run is faster.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -105,23 +105,23 @@ fuzz() {
 
 mutants() { python3 tools/mutants.py --keep "$dir/mutants"; }
 
-programs() { # what the sections below run, in $dir/programs; where there is an MPI, with the engine mpi
+programs() { # builds the programs of the sections below in $dir/programs; with the engine mpi if an MPI is found
     local targets="big reshard-command"
     build programs -DCMAKE_BUILD_TYPE=Release
 }
 big=$dir/programs/tests/big
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ranks() { # ranks NUMBER SECONDS PROGRAM...: each on a node of its own
+ranks() { # ranks NUMBER SECONDS PROGRAM...: runs each rank as if it were on its own node
     local number=$1 seconds=$2
     shift 2
     timeout "$seconds" mpirun.openmpi --oversubscribe --bind-to none -n "$number" sh tests/big/noded.sh "$number" "$@"
 }
 mpi_is_there() { # mpi_is_there SECTION
-    [ -x "$big/big_hosts" ] || { echo "$1: mpi is left out: no MPI was found when this was built"; return 1; }
-    command -v mpirun.openmpi > /dev/null || { echo "$1: mpi is left out: there is no mpirun.openmpi"; return 1; }
+    [ -x "$big/big_hosts" ] || { echo "$1: mpi is skipped: no MPI was found when the programs were built"; return 1; }
+    command -v mpirun.openmpi > /dev/null || { echo "$1: mpi is skipped: mpirun.openmpi not found"; return 1; }
 }
 
-kill() { # no script of bigtest's own ends a process
+kill() { # big_kill ends only processes that it started
     programs
     timeout 1800 "$big/big_kill" "${KILLS:-100}"
 }
@@ -130,7 +130,7 @@ large() {
     programs
     local free
     free=$(awk '/MemAvailable/ { print int($2 / 1024 / 1024) }' /proc/meminfo)
-    [ "$free" -ge 11 ] || { echo "large: skipped: $free GiB of memory are free, and it takes 11"; return 77; }
+    [ "$free" -ge 11 ] || { echo "large: skipped: it needs 11 GiB of free memory, found $free GiB"; return 77; }
     timeout 600 "$big/big_large" threads
     timeout 600 "$big/big_large" threads messages
     timeout 600 "$big/big_large" shm
@@ -213,7 +213,7 @@ scalapack() {
     library=$(ldconfig -p | sed -n 's/.*libscalapack-openmpi\.so\.[^ ]* .*=> //p' | head -n 1)
     programs
     mpi_is_there scalapack || return 0
-    if [ ! "$library" ]; then echo "scalapack is left out: there is no libscalapack-openmpi"; return 0; fi
+    if [ ! "$library" ]; then echo "scalapack is skipped: libscalapack-openmpi not found"; return 0; fi
     build programs -DCMAKE_BUILD_TYPE=Release
     for n in 2 3 4 6 8; do
         mpirun.openmpi --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n $n \
@@ -252,7 +252,7 @@ bare() { bash tests/big/bare.sh; }
 
 all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt scalapack python abi musl aarch64 debian bare"
 for section in ${@:-$all}; do
-    [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
+    [[ " $all " == *" $section "* ]] || { echo "bigtest: unknown section \"$section\"; expected one of: $all" >&2; exit 2; }
 done
 skipped=
 for section in ${@:-$all}; do

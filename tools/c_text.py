@@ -1,4 +1,4 @@
-"""C text: a source without its comments (and, if asked, without its strings), line for line, and the tree's files."""
+"""C text: removes comments and strings from C sources, keeping line numbers; lists the files of the tree."""
 import os
 import re
 
@@ -7,7 +7,7 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 
 def bare(text, keep_strings=False):
-    """Comments become blanks, strings become "" unless kept; newlines stay, so line numbers do too."""
+    """Replaces comments with blanks, and strings with "" unless keep_strings; keeps newlines."""
 
     def blank(match):
         token = match.group()
@@ -35,7 +35,7 @@ def files(root, *tops, ends=("",)):
 
 
 def finish(problems):
-    """The exit status of a check; prints what it found."""
+    """Prints the problems and returns the exit status of a check."""
     for problem in problems:
         print(problem)
     return 1 if problems else 0

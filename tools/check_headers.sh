@@ -1,9 +1,10 @@
 #!/bin/sh
-# Headers: each public header compiles alone, as C and as C++, and names nothing internal; <reshard.h> has those of the
-# core, <reshard/train.h> those for training, <reshard/torch.h> those of PyTorch's dialect, <reshard/nn.h> those of
-# libreshard-nn.
+# Headers: checks that each public header compiles alone, as C and as C++, and uses no internal names.  Also checks that
+# <reshard.h> includes the headers of the core, <reshard/train.h> those for training, <reshard/torch.h> those of the
+# PyTorch API, and <reshard/nn.h> those of libreshard-nn.
 #
-# Those of libreshard-mpi and libreshard-scalapack stand apart, and <reshard/mpi.h> compiles if MPI_FLAGS say where an MPI's header is.
+# The headers of libreshard-mpi and libreshard-scalapack are in none of these.  <reshard/mpi.h> is checked only if MPI_FLAGS give the
+# include directory of an MPI.
 #
 #   check_headers.sh [ROOT [CC [CXX [MPI_FLAGS]]]]
 set -u
@@ -26,7 +27,7 @@ for header in reshard.h reshard/*.h reshard/torch/*.h reshard/nn/*.h; do
         printf '#include <%s>\n#include <%s>\n' "$header" "$header" |
             $try -I. -Wall -Wextra -Wpedantic -Werror $flags -fsyntax-only - || fail "$header: does not compile with $try"
     done
-    if grep -n 'rshi_\|RSHI_' "$header"; then fail "$header: names something internal"; fi
+    if grep -n 'rshi_\|RSHI_' "$header"; then fail "$header: uses an internal name (rshi_ or RSHI_)"; fi
     case $header in
         reshard.h | reshard/mpi* | reshard/scalapack.h | reshard/train.h | reshard/torch.h | reshard/nn.h) continue ;;
         reshard/grad.h | reshard/mesh.h | reshard/dtensor.h | reshard/rule.h | reshard/stash.h) whole=reshard/train.h ;;

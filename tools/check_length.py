@@ -17,7 +17,7 @@ NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()=]*$")
 
 
 def functions(text):
-    """(name, first line, lines) of every top-level {...} that follows a parameter list."""
+    """Yields (name, first line, number of lines) of every function."""
     depth, line, head, open_line, name = 0, 1, "", 0, None
     for c in re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: "\n" * m.group().count("\n"), bare(text), flags=re.M):
         if c == "{":
@@ -37,11 +37,11 @@ def functions(text):
 
 
 def too_wide(name, text):
-    """A sentence for every line of a header or source that is wider than it may be."""
+    """Yields a message for every line of a header or source that is too wide."""
     limit = WIDTH.get(name[-2:])
     for number, line in enumerate(text.split("\n") if limit else (), 1):
         if len(line) > limit:
-            yield f"{name}:{number}: {len(line)} columns; {limit} is the most"
+            yield f"{name}:{number}: {len(line)} columns; the limit is {limit}"
 
 
 def main(root="."):
@@ -51,7 +51,7 @@ def main(root="."):
         lines = text.count("\n")
         count += 1
         if lines > TOO_LONG_FILE:
-            too_long.append(f"{name}: {lines} lines; {TOO_LONG_FILE} is the most a file may have")
+            too_long.append(f"{name}: {lines} lines; the limit is {TOO_LONG_FILE}")
         elif lines > LONG_FILE:
             print(f"note: {name}: {lines} lines")
         too_long.extend(too_wide(name, text))

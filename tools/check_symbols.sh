@@ -1,7 +1,7 @@
 #!/bin/sh
-# Symbols: a shared library exports what its headers declare, all of it and nothing else, and all of that is rsh_*; the static library's global names begin
-# with rsh_ or rshi_.  What <reshard/mpi*.h> declare is in libreshard-mpi, what <reshard/nn.h> and <reshard/nn/*.h> declare in libreshard-nn, what
-# <reshard/scalapack.h> declares in libreshard-scalapack, everything else in libreshard.  Names of ScaLAPACK's are in libreshard-scalapack alone.
+# Symbols: checks that each shared library exports exactly the functions that its headers declare, that their names begin with rsh_, and that global
+# names of the static library begin with rsh_ or rshi_.  libreshard-mpi has the functions of <reshard/mpi*.h>, libreshard-nn those of <reshard/nn.h> and
+# <reshard/nn/*.h>, libreshard-scalapack those of <reshard/scalapack.h> and ScaLAPACK's own names, libreshard all others.
 #
 #   check_symbols.sh SHARED STATIC [ROOT [LIBRARY ...]]     LIBRARY: libreshard-mpi.so, libreshard-scalapack.so, libreshard-nn.so
 set -eu
@@ -11,19 +11,19 @@ if [ $# -gt 3 ]; then shift 3; else set --; fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Without their versions, and without the name of the version itself (type A).
+# Prints defined symbols without their versions, and without the symbol of the version itself (type A).
 defined() { nm --defined-only "$@" | awk 'NF == 3 && $2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u; }
-# declared EXPRESSION...: functions in the public headers that find(1) selects by it.
+# declared EXPRESSION...: prints the functions that are declared in the public headers that find(1) selects.
 declared() {
     find "$root/include/reshard" -name '*.h' "$@" -exec cat {} + | tr '\n' ' ' | sed 's/;/;\n/g' | grep -o 'RSH_API [^;]*' |
         grep -o 'rsh_[a-z0-9_]*(' | tr -d '(' | sort -u
 }
 
-# compare LIBRARY: problems between $scratch/exported and $scratch/declared.
+# compare LIBRARY: prints the differences between $scratch/exported and $scratch/declared.
 compare() {
     grep -v '^rsh_' "$scratch/exported" | sed "s/^/exported by $1, but not rsh_*: /"
     comm -13 "$scratch/exported" "$scratch/declared" | sed "s/^/declared in a header, but not in $1: /"
-    comm -23 "$scratch/exported" "$scratch/declared" | sed "s/^/exported by $1, but in no header of it: /"
+    comm -23 "$scratch/exported" "$scratch/declared" | sed "s/^/exported by $1, but not declared in its headers: /"
 }
 
 {
@@ -41,7 +41,7 @@ compare() {
         if [ "$name" = libreshard-scalapack ]; then
             declared -name scalapack.h > "$scratch/declared"
             names=$(grep -c -E '^C?p[sdczi](ge|tr)mr2d_?$|^p(stran|dtran|[cz]tran[uc])_$' "$scratch/exported")
-            [ "$names" = 26 ] || echo "exported by $name: $names routines of ScaLAPACK's, not 26"
+            [ "$names" = 26 ] || echo "exported by $name: $names ScaLAPACK routines, expected 26"
             sed -i -E '/^C?p[sdczi](ge|tr)mr2d_?$|^p(stran|dtran|[cz]tran[uc])_$/d' "$scratch/exported"
         fi
         compare "$name"

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Tree: small promises that the repository keeps about itself.
+"""Tree: checks rules that the files of the repository must follow.
 
     check_tree.py names | types | strays | tags | options | version | walk | paths | breaks [ROOT]
 
-names    no two source files share a name, so that a bare name says where to look (impl.h and <room>.h excepted)
-types    no two rooms have a type of one name, and none is named as a public type but for its prefix
-strays   nothing is left over: no notes to self, no paths of one machine
-tags     every public function is said to be pure, local or collective: by its comment, its section or its header
-options  every public struct of options begins with struct_size; the _INIT macro of every struct with it sets it
+names    source files have unique names, so that a file can be found by its name (except impl.h and <room>.h)
+types    no two rooms define types of the same name, and no internal type differs from a public type only in its prefix
+strays   there are no unfinished notes, and no paths that exist on one machine only
+tags     the comment, section or header of every public function says that it is pure, local or collective
+options  every public struct of options begins with struct_size, and its _INIT macro sets it
 version  VERSION, <reshard/version.h> and CHANGELOG.md agree
 walk     each function in the tables of "The walk" and "From a module to the walk" in ARCHITECTURE.md is defined in the
-         file beside it
-paths    files of the tree that pages and public headers name by their path are there
+         file that the table names
+paths    files that pages and public headers name by their path exist
 breaks   each line of tools/mutants.txt changes one line of its file
 """
 import glob
@@ -40,7 +40,7 @@ def names(root):
 
 
 def types(root):
-    """Types between rooms (rshi_*) by the room that defines them, beside the public ones (rsh_*)."""
+    """Compares internal types (rshi_*) of all rooms with each other and with public types (rsh_*)."""
     defined = {}
     for path in files(root, "src", "include", ends=(".c", ".h")):
         room = "include" if path.startswith("include") else path.split(os.sep)[1]
@@ -48,10 +48,10 @@ def types(root):
             defined.setdefault(name, set()).add(room)
     for name, rooms in sorted(defined.items()):
         if name.startswith("rshi_") and len(rooms) > 1:
-            yield f"{name} is a type of the rooms " + " and ".join(sorted(rooms))
+            yield f"{name} is defined in several rooms: " + " and ".join(sorted(rooms))
         public = name.replace("rshi_", "rsh_", 1)
         if public != name and public in defined:
-            yield f"{name} ({', '.join(sorted(defined[name]))}) is named like the public type {public}"
+            yield f"{name} ({', '.join(sorted(defined[name]))}) is named like the public type {public}; rename it"
 
 
 def strays(root):
@@ -63,7 +63,7 @@ def strays(root):
 
 
 def tags(root):
-    """A comment stands for all functions up to the next one; a section is /* ---- name ---- */ and what it says."""
+    """A comment applies to all functions up to the next comment; a section begins with /* ---- name ---- */."""
     for path in files(root, "include", ends=".h"):
         text = re.sub(r"(?m)^ *#.*(\\\n.*)*$", "", read(root, path))
         for_all, section, comment = "", "", ""
@@ -72,7 +72,7 @@ def tags(root):
             if what.startswith("RSH_API"):
                 said = re.search(r"\b(Pure|Local|Collective)\b", comment) or re.search(r"(?i)\b(pure|local|collective)\b", section)
                 if not said and not re.search(r"(Everything here is|Every function here is|All functions are) (pure|local)", for_all):
-                    yield f"{path}: {re.search(r'(rsh_[a-z0-9_]+)[(]', what).group(1)} is not said to be pure, local or collective"
+                    yield f"{path}: {re.search(r'(rsh_[a-z0-9_]+)[(]', what).group(1)} is not documented as pure, local or collective"
                 continue
             for_all = for_all or what
             comment = what
@@ -80,7 +80,7 @@ def tags(root):
 
 
 def options(root):
-    """A struct is one of options if its name ends in _opts; others may begin with struct_size too."""
+    """Structs of options have names that end in _opts; other structs may also begin with struct_size."""
     for path in files(root, "include", ends=".h"):
         text = re.sub(r"\\\n", " ", read(root, path))
         for name, body in re.findall(r"typedef struct (rsh_\w+) \{(.*?)\} \1;", text, re.S):
@@ -98,9 +98,9 @@ def version(root):
     macros = ".".join(re.search(rf"RSH_VERSION_{part}\s+(\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
     newest = re.search(r"^## (\S+)", read(root, "CHANGELOG.md"), re.M)
     if macros != said:
-        yield f"VERSION says {said}, include/reshard/version.h says {macros}"
+        yield f"VERSION has {said}, but include/reshard/version.h has {macros}"
     if not newest or newest.group(1) != said:
-        yield f"VERSION says {said}, CHANGELOG.md opens with {newest and newest.group(1)}"
+        yield f"VERSION has {said}, but the first section of CHANGELOG.md is {newest and newest.group(1)}"
 
 
 def defines(text, name):
@@ -112,14 +112,14 @@ def walk(root):
     """Rows are | number | `function` | file in src/ | ..."""
     sections = re.findall(r"^## ([^\n]*\bwalk)\n(.*?)(?=^## |\Z)", read(root, "ARCHITECTURE.md"), re.M | re.S)
     if not sections:
-        yield "ARCHITECTURE.md: there is no ## The walk"
+        yield "ARCHITECTURE.md: the section ## The walk is missing"
     for title, text in sections:
         rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+) \|", text, re.M)
         if not rows:
             yield f"ARCHITECTURE.md: no table follows ## {title}"
         for place, (number, name, path) in enumerate(rows, 1):
             if int(number) != place:
-                yield f"ARCHITECTURE.md: step {number} of the walk stands at place {place}"
+                yield f"ARCHITECTURE.md: step {number} of the walk is row {place} of the table"
             path = os.path.join("src", path)
             if not os.path.exists(os.path.join(root, path)):
                 yield f"ARCHITECTURE.md: step {number} of the walk: there is no {path}"
@@ -128,7 +128,7 @@ def walk(root):
 
 
 def paths(root):
-    """A path begins with a folder of the tree and ends in a file's ending; patterns (src/nn/op_*.c) must match."""
+    """A path begins with a directory of the tree and ends in a file name extension; patterns (src/nn/op_*.c) must match."""
     path = re.compile(r"(?<![\w/.-])(?:\.\./)?((?:src|include|tests|tools|examples|docs|bench|cli|cmake|python)/[\w./*-]*"
                       r"\.(?:c|h|py|sh|md|cmake|js|css|txt|rules))\b")
     for page in files(root, ends=(".md",)) + files(root, "include", ends=(".h",)):

@@ -2,8 +2,8 @@
 
     manual.py ROOT OUT
 
-OUT/man3 gets one page for each documented group of functions, with an alias for every further function of the group, and
-one page for each header.  OUT/manual.html is the whole reference on one page.  A group is a comment and the declarations
+OUT/man3 gets one page for each documented group of functions, with an alias for each of its other functions, and one page
+for each header.  OUT/manual.html is the whole reference on one page.  A group is a comment and the declarations
 that follow it without a blank line.
 """
 import html
@@ -60,13 +60,13 @@ def declared_types(code):
 
 
 def plain(comment):
-    """The words of a comment without its frame; blank lines separate paragraphs."""
+    """Returns the text of a comment without delimiters; blank lines separate paragraphs."""
     lines = [re.sub(r"^\s*\* ?", "", line).rstrip() for line in comment.strip().split("\n")]
     return "\n".join(lines).strip()
 
 
 def blocks(text):
-    """Pairs of comment and code, in order.  Only comments at the start of a line open a block."""
+    """Returns pairs of comment and code, in order.  Only comments at the start of a line begin a block."""
     parts = re.split(r"^(?=/\*)|\n[ \t]*\n", text, flags=re.M)
     for part in parts:
         if not part.strip():
@@ -76,7 +76,7 @@ def blocks(text):
 
 
 def split_text(words):
-    """Parts of a comment, in order: ("code", text), ("list", items) or ("text", text)."""
+    """Returns the parts of a comment, in order: ("code", text), ("list", items) or ("text", text)."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", words):
         lead, *items = re.split(r"^- ", paragraph, flags=re.M)
@@ -116,12 +116,12 @@ def read_header(root, name):
         if code:
             groups.append(Group(comment, code))
         elif comment and comment != about:
-            groups.append(Group(comment, includes))  # what an umbrella header includes, and for whom
+            groups.append(Group(comment, includes))  # the includes of an umbrella header
     return Header(name, about or "", groups)
 
 
 def read_headers(root):
-    """Those that <reshard.h> includes first, in its order; then the others by name."""
+    """Returns the headers that <reshard.h> includes, in its order, and then the others by name."""
     include = os.path.join(root, "include")
     first = re.findall(r"^#include <(reshard[^>]*)>", c_text.read(include, "reshard.h"), re.M)
     names = ["reshard.h"] + first + c_text.files(include, ends=(".h",))
@@ -251,7 +251,7 @@ def write_html(headers, path, version):
 
 
 def check(headers, root, written):
-    """Every public function has a page."""
+    """Checks that every public function has a page."""
     missing = []
     for header in headers:
         bare = c_text.bare(c_text.read(root, os.path.join("include", header.path)))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Mutants: breaks the library one line at a time and requires that the tests notice.
+"""Mutants: makes one-line changes to the library that the tests must detect.
 
 mutants.py [--table FILE] [--keep FOLDER] [NAME...]
 
-The table defaults to tools/mutants.txt; NAMEs run those breaks only.  Each break is made in a copy of the tree and
-tested with the tests that its line of the table names; only their programs are built.  The tests that breaks name run
-once on the unbroken tree first.  A break that the tests do not notice, that does not compile, or that changes more or
-less than one line is a failure of this script.  A test that does not end in its time has noticed, and is said to have
-run out of time.  --keep keeps copy and build folder between runs; otherwise they are in a folder that is removed.
+The table defaults to tools/mutants.txt; with NAMEs only these mutants are tested.  Each mutant is made in a copy of the
+tree, and the tests that its line of the table names are run; only their programs are built.  First, these tests must pass
+without any change.  The script fails if the tests do not detect a mutant, if it does not compile, or if it does not change
+exactly one line.  A test that exceeds its time limit counts as a detection and is reported as such.  --keep keeps the copy
+and the build directory for the next run; otherwise they are removed.
 """
 import argparse
 import os
@@ -20,11 +20,11 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SETTINGS = ["-DCMAKE_BUILD_TYPE=Release", "-DRESHARD_TESTS=ON", "-DRESHARD_EXAMPLES=OFF", "-DRESHARD_BENCH=OFF"]
-TIMEOUT = "120"  # seconds for one test; a break may make ranks wait for ever
+TIMEOUT = "120"  # seconds for one test; a mutant may make ranks wait forever
 
 
 def left_out(folder, names):
-    """What is not copied: the repository and build folders, which are in the root."""
+    """Returns the names that are not copied: .git and build directories."""
     return [n for n in names if folder == ROOT and (n.startswith("build") or n == ".git")]
 
 
@@ -35,7 +35,7 @@ def read_table(path):
 
 
 class Tree:
-    """A copy of the tree and its build folder."""
+    """A copy of the tree and its build directory."""
 
     def __init__(self, folder):
         self.copy, self.build = os.path.join(folder, "tree"), os.path.join(folder, "build")
@@ -71,11 +71,11 @@ class Tree:
                         "--no-tests=error")
 
     def who_failed(self):
-        """The name of the test that failed, from ctest's last list: "  12 - layout: cut (Failed)"."""
+        """Returns the name of the test that failed, from the last list of ctest: "  12 - layout: cut (Failed)"."""
         found = re.search(r"^\s*\d+ - (.*) \((.*)\)$", self.log, re.M)
         if not found:
             return "a test"
-        return found[1] + (", which ran out of time" if found[2] == "Timeout" else "")
+        return found[1] + (", which exceeded its time limit" if found[2] == "Timeout" else "")
 
 
 def break_file(path, expression):
@@ -91,31 +91,31 @@ def break_file(path, expression):
 
 
 def verdict(tree, path, pattern, expression):
-    """(was the break noticed?, what to say)"""
+    """Returns whether the mutant was detected, and a message."""
     names = tree.named(pattern)
     if not names or not os.path.exists(path):
         return False, "NO SUCH FILE" if names else "NO SUCH TESTS"
     before, changed = break_file(path, expression)
     try:
         if changed != 1:
-            return False, f"CHANGES {changed} LINES, not one"
+            return False, f"CHANGES {changed} LINES, expected 1"
         if not tree.builds(names):
             return False, "DOES NOT COMPILE"
         if tree.passes(names):
             return False, "SURVIVED"
-        return True, "caught by " + tree.who_failed()
+        return True, "detected by " + tree.who_failed()
     finally:
         with open(path, "w", encoding="utf-8") as f:
             f.write(before)
 
 
 def is_sound(tree, table):
-    """Do the tests that breaks name pass before anything is broken?"""
+    """Do the tests of all mutants pass on the unchanged tree?"""
     names = sorted({name for _, _, pattern, _ in table for name in tree.named(pattern)})
     if tree.builds(names) and tree.passes(names):
         return True
     print("\n".join(tree.log.splitlines()[-30:]))
-    print("mutants: the tests fail on the unbroken tree")
+    print("mutants: the tests fail on the unchanged tree")
     return False
 
 
@@ -129,7 +129,7 @@ def run_all(table, folder):
         noticed, said = verdict(tree, os.path.join(tree.copy, file), pattern, expression)
         caught += noticed
         print(f"{name:<44} {file:<28} {time.monotonic() - begin:4.0f} s  {said}", flush=True)
-    print(f"mutants: {len(table)} breaks, {caught} caught")
+    print(f"mutants: {len(table)} mutants, {caught} detected")
     return 0 if caught == len(table) else 1
 
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Setup: install the Debian packages that a target of the Makefile needs and that are missing.
+# Setup: installs the missing Debian packages that a target of the Makefile needs.
 #
 #   tools/setup.sh build | test | python | ci | bench | bigtest ...
 #
-# Nothing missing: returns at once and silently.  Missing, and neither root nor sudo: prints the line to run and stops.
-# On other systems it only looks whether the tools are there.
+# Prints nothing if no package is missing.  Without root and sudo it prints the command to run, and fails.  On systems
+# without dpkg it only checks that cmake is installed.
 set -eu
 
 packages=
@@ -17,12 +17,12 @@ for group; do
         bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libfftw3-mpi-dev libfftw3-dev libopenblas-dev python3-torch python3-numpy python3-dev python3-mpi4py iproute2" ;;
         bigtest) packages="$packages clang libclang-rt-14-dev libopenmpi-dev openmpi-bin mpich libmpich-dev libscalapack-mpich-dev iproute2 debootstrap
             abigail-tools xz-utils musl-tools gcc-aarch64-linux-gnu qemu-user-static dpkg-dev debhelper lintian" ;;
-        *) echo "setup: no group \"$group\"; there are build, test, python, ci, bench and bigtest" >&2; exit 2 ;;
+        *) echo "setup: unknown group \"$group\"; expected build, test, python, ci, bench or bigtest" >&2; exit 2 ;;
     esac
 done
 
 if ! command -v dpkg-query > /dev/null; then
-    command -v cmake > /dev/null || { echo "setup: please install what these Debian packages hold:$packages" >&2; exit 1; }
+    command -v cmake > /dev/null || { echo "setup: cmake not found; install the equivalents of these Debian packages:$packages" >&2; exit 1; }
     exit 0
 fi
 
@@ -40,7 +40,7 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo > /dev/null && sudo -n true 2> /dev/null; then
     as_root=sudo
 else
-    echo "setup: packages are missing.  Please run" >&2
+    echo "setup: packages are missing; run" >&2
     echo "    sudo apt-get install -y --no-install-recommends$missing" >&2
     exit 1
 fi
@@ -51,6 +51,6 @@ trap 'rm -f "$log"' EXIT
 if ! { $as_root env DEBIAN_FRONTEND=noninteractive apt-get update &&
        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } > "$log" 2>&1; then
     tail -n 30 "$log" >&2
-    echo "setup: apt-get failed" >&2
+    echo "setup: apt-get failed; its last lines are above" >&2
     exit 1
 fi

@@ -3,9 +3,9 @@
 
     soak.py BUILD MINUTES [REGEX]       REGEX: only the tests whose names match
 
-Every test has its own seed, which is printed.  The first failure ends it, with the test's output and the line that runs
-the same cases again.  JOBS (the number of cores) tests run at once; those that are under way when the time is up come to
-their end.
+Every run of a test has its own seed, which is printed.  The first failure stops the script, which prints the output of the
+test and the command to repeat it.  JOBS tests (default: one per core) run at the same time; when the time is up, tests that
+are running are completed.
 """
 import concurrent.futures
 import json
@@ -29,7 +29,7 @@ def random_tests(build, pattern):
 
 
 def run(build, name, end):
-    """One test with a new seed; True: it passed, or there was no time or no reason to start it."""
+    """Runs one test with a new seed; True: it passed, or it was not started because of the time or a failure."""
     if failed.is_set() or time.monotonic() > end:
         return True
     seed = random.SystemRandom().randrange(1 << 48)
@@ -42,7 +42,7 @@ def run(build, name, end):
         print(f"{time.monotonic() - began:6.1f} s  RESHARD_SEED={seed:<15}  {name}", flush=True)
     elif not failed.is_set():
         failed.set()
-        print(f"{done.stdout}\nFAILED: {name}; to see it again:\n    {again}", flush=True)
+        print(f"{done.stdout}\nFAILED: {name}; to repeat it:\n    {again}", flush=True)
     return passed
 
 
@@ -59,7 +59,7 @@ def main():
             list(pool.map(lambda name: run(build, name, end), tests))
             runs += 1
     print(f"soak: {(time.monotonic() - began) / 60:.1f} minutes, {len(tests)} tests, " +
-          ("a failure" if failed.is_set() else f"no failure in {runs} round{'s' * (runs != 1)}, of which the last may be cut short"))
+          ("1 test failed" if failed.is_set() else f"no failure in {runs} round{'s' * (runs != 1)}; the last may be incomplete"))
     return failed.is_set()
 
 

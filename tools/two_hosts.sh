@@ -1,14 +1,14 @@
-# Two hosts on this machine: network namespaces that a link joins, with ranks of Open MPI on both.  For scripts of bash that
-# source this; they define `skip REASON`, which ends them, and call
+# Two hosts: simulates two hosts on this machine by network namespaces with a link between them, and runs ranks of Open MPI on
+# both.  Bash scripts source this file, define `skip REASON`, which exits, and call
 #
 #   hosts_make                                    needs root, ip, unshare and Open MPI
-#   hosts_limit, hosts_unlimit                    the link to 1 Gbit/s each way, and back; needs tc
-#   hosts_run SECONDS RANKS PROGRAM ARGUMENTS...  half of the ranks on each host; VARIABLES are passed on to them
-#   hosts_end_ranks                               ends what runs in the namespaces: all of it was started here
+#   hosts_limit, hosts_unlimit                    limit the link to 1 Gbit/s in each direction, and remove the limit; needs tc
+#   hosts_run SECONDS RANKS PROGRAM ARGUMENTS...  runs half of the ranks on each host, with the environment variables in VARIABLES
+#   hosts_end_ranks                               kills all processes in the namespaces, which were all started here
 #
-# $scratch is a folder, ${host[0]} and ${host[1]} are the namespaces, named after this process; in each eth0 is the link.
-# All of it goes when the script ends.
-HOSTS_GB=0.1178 # GB/s that TCP brings over 1 Gbit/s, each way: 1448 of 1538 bytes on the wire
+# $scratch is a directory; ${host[0]} and ${host[1]} are the names of the namespaces, which contain the process id; eth0 is
+# the link.  All of them are removed when the script exits.
+HOSTS_GB=0.1178 # payload of TCP over 1 Gbit/s in each direction, in GB/s: 1448 of 1538 bytes
 VARIABLES=()
 scratch=$(mktemp -d)
 host=("rsh$$a" "rsh$$b")
@@ -33,8 +33,8 @@ trap 'exit 130' INT TERM
 
 hosts_make() {
     local tool i link=("v$$a" "v$$b")
-    [ "$(id -u)" = 0 ] || skip "making network namespaces needs root"
-    for tool in ip tc unshare mpirun.openmpi; do command -v $tool > /dev/null || skip "there is no $tool"; done
+    [ "$(id -u)" = 0 ] || skip "network namespaces need root"
+    for tool in ip tc unshare mpirun.openmpi; do command -v $tool > /dev/null || skip "$tool not found"; done
     ip netns add "${host[0]}" 2> "$scratch/why" || skip "ip netns add: $(cat "$scratch/why")"
     ip netns add "${host[1]}"
     ip link add "${link[0]}" type veth peer name "${link[1]}"
@@ -45,7 +45,7 @@ hosts_make() {
         ip -n "${host[i]}" link set eth0 up
         ip -n "${host[i]}" link set lo up
     done
-    # what Open MPI starts its daemon on the other host with: HOST COMMAND...
+    # The remote shell of Open MPI, which starts its daemon on the other host; arguments: HOST COMMAND...
     cat > "$scratch/agent" << AGENT
 #!/bin/sh
 shift

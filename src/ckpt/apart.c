@@ -1,4 +1,4 @@
-/* Apart: refuses a target whose creation would overwrite or remove files of its source. */
+/* Apart: rejects a target whose creation would overwrite or remove files of its source. */
 #include "ckpt/impl.h"
 
 #include <limits.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The resolved path of `path`; if nothing is there, that of its directory with its name appended. */
-static bool resolve(const char *path, char out[PATH_MAX]) {
+/* Resolves links in `path`; if it does not exist, resolves its directory and appends its name. */
+static bool resolve_path(const char *path, char out[PATH_MAX]) {
     char copy[PATH_MAX], parent[PATH_MAX], *slash;
     if (realpath(path, out)) return true;
     if (strlen(path) >= sizeof copy) return false;
@@ -27,20 +27,20 @@ static bool contains(const char *a, const char *b) {
     return !strncmp(a, b, n) && (!b[n] || b[n] == '/' || !strcmp(a, "/"));
 }
 
-/* What a conversion replaces: the target and the directory in which it works. */
+/* The paths that a conversion replaces: the target and its working directory. */
 typedef struct replaced {
     const char *target;
     char path[2][PATH_MAX];
 } replaced;
 
-static rsh_status check_path(const replaced *r, const char *path, bool around) {
+static rsh_status check_no_overlap(const replaced *r, const char *path, bool around) {
     char real[PATH_MAX];
     if (!realpath(path, real)) return rshi_io_fail(path);
     for (int i = 0; i < 2; i++) {
         bool overlap = contains(r->path[i], real) || (around && contains(real, r->path[i]));
         RSH_REQUIRE(!overlap, RSH_EVALUE,
                     "source %.300s overlaps %s %.300s%s, which would be replaced; choose a "
-                    "different place for the target",
+                    "different path for the target",
                     path, i ? "the working directory" : "the target", r->target, i ? RSHI_PARTIAL_SUFFIX : "");
     }
     return RSH_OK;
@@ -50,11 +50,11 @@ rsh_status rshi_check_apart(const rsh_ckpt *source, const char *target) {
     replaced r = {.target = target};
     char *home = NULL;
     RSH_TRY(rshi_partial_home(target, &home));
-    bool resolved = resolve(target, r.path[0]) && resolve(home, r.path[1]);
+    bool resolved = resolve_path(target, r.path[0]) && resolve_path(home, r.path[1]);
     rshi_free(home);
     if (!resolved) return rshi_io_fail(target);
-    RSH_TRY(check_path(&r, source->path, true));
-    for (int64_t i = 0; i < source->nfiles; i++) RSH_TRY(check_path(&r, source->file[i].path, false));
-    for (int64_t i = 0; i < source->nbeside; i++) RSH_TRY(check_path(&r, source->beside[i].value, false));
+    RSH_TRY(check_no_overlap(&r, source->path, true));
+    for (int64_t i = 0; i < source->nfiles; i++) RSH_TRY(check_no_overlap(&r, source->file[i].path, false));
+    for (int64_t i = 0; i < source->nbeside; i++) RSH_TRY(check_no_overlap(&r, source->beside[i].value, false));
     return RSH_OK;
 }

@@ -1,6 +1,6 @@
-/* Archive: the directory of a zip archive and its stored entries, without reading anything else.
+/* Archive: reads the directory of a zip archive and finds its uncompressed entries.
  *
- * Offsets in an archive count from its first byte, wherever it lies in the file.  All numbers are little-endian. */
+ * An archive may start at any byte of a file; its offsets count from its first byte.  All numbers are little-endian. */
 #include "ckpt/archive.h"
 
 #include <errno.h>
@@ -15,14 +15,14 @@ enum {
     END64 = 56,               /* of ZIP64's end record */
     CENTRAL = 46,             /* of an entry of the central directory without its name */
     LOCAL = 30,               /* of an entry's local header without its name */
-    COMMENT = 256,            /* longest comment at the end that is looked for; PyTorch writes none */
+    COMMENT = 256,            /* longest supported comment at the end; PyTorch writes none */
     DIRECTORY_MOST = 64 << 20 /* bytes; half a million entries */
 };
 
-/* What the central directory says of an entry. */
+/* An entry of the central directory. */
 typedef struct rshi_archive_entry {
     const char *name; /* in the archive's store */
-    uint64_t at;      /* of its local header */
+    uint64_t at;      /* offset of its local header */
     uint64_t bytes, packed;
     unsigned method, flags;
 } listed;
@@ -39,7 +39,8 @@ static rsh_status refuse(const rshi_file_span *s, uint64_t at, const char *sente
 }
 
 rsh_status rshi_file_span_read(const rshi_file_span *s, uint64_t at, void *to, uint64_t n) {
-    if (at > s->bytes || n > s->bytes - at) return refuse(s, at, "the zip archive points outside itself");
+    if (at > s->bytes || n > s->bytes - at)
+        return refuse(s, at, "the zip archive refers to bytes behind its end; the file is truncated or damaged");
     for (uint64_t have = 0; have < n;) {
         ssize_t got = pread(s->fd, (char *)to + have, n - have, (off_t)(s->at + at + have));
         if (got < 0 && errno == EINTR) continue;
@@ -51,19 +52,19 @@ rsh_status rshi_file_span_read(const rshi_file_span *s, uint64_t at, void *to, u
     return RSH_OK;
 }
 
-/* The end record, before a comment perhaps. */
+/* Finds the end record, which a comment may follow. */
 static rsh_status find_end(const rshi_file_span *s, uint64_t *at, unsigned char end[END]) {
-    if (s->bytes < END) return refuse(s, 0, "too short for a zip archive");
+    if (s->bytes < END) return refuse(s, 0, "not a zip archive: fewer than 22 bytes");
     uint64_t most = s->bytes - END < COMMENT ? s->bytes - END : COMMENT;
     for (uint64_t comment = 0; comment <= most; comment++) {
         *at = s->bytes - END - comment;
         RSH_TRY(rshi_file_span_read(s, *at, end, END));
         if (little(end, 4) == 0x06054b50 && little(end + 20, 2) == comment) return RSH_OK;
     }
-    return refuse(s, 0, "no zip archive: its end record is missing");
+    return refuse(s, 0, "not a zip archive, or a truncated one: no end record found");
 }
 
-/* Where the central directory lies, and how many bytes and entries it has. */
+/* Finds the offset, size and number of entries of the central directory. */
 static rsh_status find_directory(const rshi_file_span *s, uint64_t *at, uint64_t *bytes, uint64_t *entries) {
     unsigned char end[END], locator[LOCATOR], end64[END64];
     uint64_t end_at = 0;
@@ -75,15 +76,16 @@ static rsh_status find_directory(const rshi_file_span *s, uint64_t *at, uint64_t
     RSH_TRY(rshi_file_span_read(s, end_at - LOCATOR, locator, LOCATOR));
     if (little(locator, 4) != 0x07064b50) return RSH_OK;
     RSH_TRY(rshi_file_span_read(s, little(locator + 8, 8), end64, END64));
-    if (little(end64, 4) != 0x06064b50) return refuse(s, little(locator + 8, 8), "no ZIP64 end record");
+    if (little(end64, 4) != 0x06064b50)
+        return refuse(s, little(locator + 8, 8), "expected a ZIP64 end record; the zip archive is damaged");
     *entries = little(end64 + 32, 8);
     *bytes = little(end64 + 40, 8);
     *at = little(end64 + 48, 8);
     return RSH_OK;
 }
 
-/* ZIP64's extra field has, in this order, those of the three numbers that do not fit into 32 bits. */
-static void widen(const unsigned char *extra, size_t n, listed *e) {
+/* The ZIP64 extra field holds, in this order, those of the three numbers that do not fit into 32 bits. */
+static void read_zip64_field(const unsigned char *extra, size_t n, listed *e) {
     for (size_t i = 0; i + 4 <= n;) {
         size_t length = little(extra + i + 2, 2), from = i + 4;
         if (length > n - from) return;
@@ -111,10 +113,10 @@ static rsh_status add_entry(rshi_archive *a, uint64_t at, const unsigned char *e
                     .method = (unsigned)little(e + 10, 2),
                     .flags = (unsigned)little(e + 8, 2)};
     if (!out->name) return rshi_nomem();
-    widen(e + CENTRAL + name, extra, out);
-    if (memchr(e + CENTRAL, 0, name)) return refuse(&a->span, at, "a zip entry with a NUL in its name");
+    read_zip64_field(e + CENTRAL + name, extra, out);
+    if (memchr(e + CENTRAL, 0, name)) return refuse(&a->span, at, "zip entry has a NUL character in its name");
     if (rshi_name_table_find(&a->names, out->name) >= 0)
-        return refuse(&a->span, at, "a zip archive with two entries of one name");
+        return refuse(&a->span, at, "zip archive has two entries of the same name");
     return rshi_name_table_add(&a->names, out->name, a->nentries++);
 }
 
@@ -123,10 +125,10 @@ static rsh_status read_entries(rshi_archive *a, uint64_t at, const unsigned char
     for (uint64_t i = 0; entries--;) {
         const unsigned char *e = directory + i;
         if (bytes - i < CENTRAL || little(e, 4) != 0x02014b50)
-            return refuse(&a->span, at + i, "no entry of a zip archive's directory");
+            return refuse(&a->span, at + i, "expected an entry of the zip directory; the archive is damaged");
         uint64_t name = little(e + 28, 2), extra = little(e + 30, 2), comment = little(e + 32, 2);
         if (bytes - i - CENTRAL < name + extra + comment)
-            return refuse(&a->span, at + i, "a directory entry that is cut off");
+            return refuse(&a->span, at + i, "zip directory entry is truncated");
         RSH_TRY(add_entry(a, at + i, e, name, extra));
         i += CENTRAL + name + extra + comment;
     }
@@ -138,8 +140,8 @@ static int by_place(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Bytes that belong to two entries are no archive that somebody wrote. */
-static rsh_status check_apart(const rshi_archive *a) {
+/* Entries that share bytes are not written by any tool, and could describe far more data than the file has. */
+static rsh_status check_no_overlap(const rshi_archive *a) {
     const listed **list = rshi_alloc((size_t)a->nentries, sizeof *list);
     rsh_status st = list ? RSH_OK : rshi_nomem();
     for (int64_t i = 0; i < a->nentries && !st; i++) list[i] = &a->entry[i];
@@ -147,7 +149,7 @@ static rsh_status check_apart(const rshi_archive *a) {
     for (int64_t i = 0; i + 1 < a->nentries && !st; i++) {
         uint64_t room = list[i + 1]->at - list[i]->at, head = LOCAL + strlen(list[i]->name);
         if (room < head || list[i]->packed > room - head)
-            st = refuse(&a->span, list[i + 1]->at < a->span.bytes ? list[i + 1]->at : 0, "zip entries that overlap");
+            st = refuse(&a->span, list[i + 1]->at < a->span.bytes ? list[i + 1]->at : 0, "zip entries overlap");
     }
     rshi_free(list);
     return st;
@@ -158,12 +160,13 @@ rsh_status rshi_archive_open(const rshi_file_span *span, rshi_archive *out) {
     *out = (rshi_archive){.span = *span};
     RSH_TRY(find_directory(span, &at, &bytes, &entries));
     if (bytes > DIRECTORY_MOST || entries > bytes / CENTRAL)
-        return refuse(span, at < span->bytes ? at : 0, "a zip directory of an unlikely size");
+        return refuse(span, at < span->bytes ? at : 0,
+                      "zip directory is larger than 64 MiB, or too small for its entries");
     unsigned char *directory = rshi_alloc(bytes, 1);
     out->entry = rshi_alloc(entries, sizeof *out->entry);
     rsh_status st = directory && out->entry ? rshi_file_span_read(span, at, directory, bytes) : rshi_nomem();
     if (!st) st = read_entries(out, at, directory, bytes, entries);
-    if (!st) st = check_apart(out);
+    if (!st) st = check_no_overlap(out);
     rshi_free(directory);
     return st;
 }
@@ -196,12 +199,15 @@ rsh_status rshi_archive_find(const rshi_archive *a, const char *name, rshi_file_
                          s->at, name);
     const listed *e = &a->entry[number];
     if (e->method || (e->flags & 1) || e->bytes != e->packed)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": a zip entry that is compressed or encrypted", s->file,
-                         s->at + e->at);
+        return rshi_fail(RSH_EUNSUP,
+                         "%.150s: byte %" PRIu64 ": zip entry is compressed or encrypted, which is not supported",
+                         s->file, s->at + e->at);
     RSH_TRY(rshi_file_span_read(s, e->at, local, LOCAL));
-    if (little(local, 4) != 0x04034b50) return refuse(s, e->at, "no header of a zip entry");
+    if (little(local, 4) != 0x04034b50)
+        return refuse(s, e->at, "expected the header of a zip entry; the archive is damaged");
     uint64_t at = e->at + LOCAL + little(local + 26, 2) + little(local + 28, 2);
-    if (at > s->bytes || e->bytes > s->bytes - at) return refuse(s, e->at, "a zip entry that ends outside its archive");
+    if (at > s->bytes || e->bytes > s->bytes - at)
+        return refuse(s, e->at, "a zip entry extends beyond the end of the archive; the file is truncated or damaged");
     *entry = (rshi_file_span){s->fd, s->file, s->at + at, e->bytes};
     return RSH_OK;
 }

@@ -1,4 +1,4 @@
-/* Block convert: the elements of a block as the target has them: another dtype, times their scales. */
+/* Block convert: converts the elements of a block to the target's dtype and multiplies them by their scales. */
 #include "ckpt/impl.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 typedef struct scaling {
     const rshi_ckpt_end *e;
-    const rshi_placed *p;
+    const rshi_stored_piece *p;
     rshi_view raw, mem;
     rsh_dtype from, to;
     const char *in;
@@ -15,7 +15,7 @@ typedef struct scaling {
     int inner; /* the dim that is run over */
 } scaling;
 
-/* The scale of a local index, and how many indices of the inner dim from there on have the same. */
+/* Returns the scale of a local index, and in *same how many indices of the inner dim share it from there on. */
 static float scale_at(const scaling *s, const int64_t *local, int64_t *same) {
     const rshi_scales *t = &s->e->scale[s->p->scale];
     int64_t at = 0, x[RSH_MAX_NDIM];
@@ -38,7 +38,7 @@ static void scale_row(const scaling *s, const char *in, char *out, int64_t n, fl
     rshi_convert(RSH_F32, row, s->to, out, (size_t)n);
 }
 
-/* Indices of the inner dim, the others being fixed. */
+/* Scales all indices of the inner dim; the other indices are fixed. */
 static void scale_line(const scaling *s, int64_t *local) {
     int64_t end = s->raw.first[s->inner] + s->raw.n[s->inner], same;
     bool dense = s->raw.stride[s->inner] == (int64_t)rsh_dtype_size(s->from);

@@ -1,9 +1,9 @@
-/* ckpt: the model of a checkpoint that every source fills and every reader uses.
+/* ckpt: the in-memory description of a checkpoint, filled by the format readers (source_*.c).
  *
  * A checkpoint is a list of files and a list of named tensors.  A tensor is a layout whose parts
- * lie at byte offsets in files: part i of the list lies dense, in the layout's order, at parts[i].
- * Sources (one file each: source_*.c) know a format; nothing else does.  They add files, tensors
- * and where the bytes are; rshi_ckpt_seal then checks that every element is there and lies inside
+ * are stored at byte offsets in files: part i is contiguous, in the layout's order, at parts[i].
+ * Each file format is known to one source_*.c only.  It adds files, tensors and the offsets of
+ * their bytes.  rshi_ckpt_seal then checks that no element is missing and that every part is inside
  * its file. */
 #ifndef RESHARD_CKPT_CKPT_H
 #define RESHARD_CKPT_CKPT_H
@@ -18,70 +18,70 @@
 
 typedef struct rshi_ckpt_file {
     char *path;    /* owned; as given to open(2) */
-    char *name;    /* owned; as messages name it: below the checkpoint's directory, or the path */
+    char *name;    /* owned; for messages: relative to the checkpoint's directory, or the path */
     uint64_t size; /* bytes */
     int64_t mtime; /* nanoseconds */
-    uint64_t hash; /* of the bytes that describe tensors (header, index); 0 if there are none */
+    uint64_t hash; /* of the bytes that describe tensors (header, index); 0 if it has none */
 } rshi_ckpt_file;
 
-/* Where one part of a tensor lies. */
+/* The file position of one part of a tensor. */
 typedef struct rshi_ckpt_part {
-    int32_t file; /* number of the file; -1: this rank's copy was not stored, another rank has it */
+    int32_t file; /* index of the file; -1: not stored, because another rank stored its copy */
     uint64_t at;  /* byte offset of its first element in the file */
 } rshi_ckpt_part;
 
 typedef struct rshi_packing rshi_packing; /* see gguf.h */
 
 typedef struct rshi_ckpt_tensor {
-    const char *name; /* NUL-terminated; in the checkpoint's store of names */
+    const char *name; /* NUL-terminated; allocated in ckpt->store */
     rsh_dtype dtype;  /* may be storage-only: see rsh_dtype_bits */
     int ndim;
-    const int64_t *shape; /* ndim of them, global; in the checkpoint's store of shapes */
-    rsh_layout *layout;   /* owned; NULL: whole, dense and row-major, in the single part.  Rank
-                             numbers mean rank files, or just number the parts (boxes) */
-    int64_t nparts;       /* 1, or the parts of all ranks of the layout */
-    int64_t part;       /* of ckpt->parts: its first; rank after rank ascending, part after part */
-    const char *digest; /* as its files state it, or NULL; in the store */
-    int32_t named_in;     /* the file that named it first; -1: none */
-    bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
-    const rshi_packing *packing; /* NULL; or elements are quantised: the last size counts bytes */
+    const int64_t *shape; /* ndim global sizes; allocated in ckpt->store */
+    rsh_layout *layout;   /* owned; NULL: one part, contiguous and row-major */
+    int64_t nparts;       /* 1, or the number of parts of all ranks of the layout */
+    int64_t part;         /* index in ckpt->parts of its first part; parts are in rank order */
+    const char *digest;   /* the digest that its files state, in ckpt->store; NULL: none */
+    int32_t named_in;     /* the first file that named it; -1: none */
+    bool ranks_are_files; /* ranks of the layout are ranks of a job; false: they number parts */
+    const rshi_packing *packing; /* NULL: not quantised; otherwise the last size counts bytes */
     /* of a mapped checkpoint (see map.h) */
-    const struct rshi_ckpt_view *view; /* what it is made of; NULL: parts say where it lies */
-    int64_t source;   /* number in the base of the tensor that it equals; -1: it has a view */
-    int64_t rule;     /* number of the line that made it; -1: none */
-    int64_t scales;   /* number of the line that lays it out as scales; -1: none */
-    int64_t instance; /* see ckpt->instance; -1: none */
+    const struct rshi_ckpt_view *view; /* how it is built; NULL: `parts` says where it is stored */
+    int64_t source;   /* index in the base of the tensor that it equals; -1: it has a view */
+    int64_t rule;     /* index of the rule that made it; -1: none */
+    int64_t scales;   /* index of the `scales` rule that lays it out; -1: none */
+    int64_t instance; /* index in ckpt->instance; -1: none */
 } rshi_ckpt_tensor;
 
-/* What is in a checkpoint and is no tensor (an integer, a pickled object). */
+/* A non-tensor entry of a checkpoint (an integer, a pickled object). */
 typedef struct rshi_ckpt_other {
     char *name; /* owned */
-    char *what; /* owned; a few words: "pickled bytes, 312 B" */
+    char *what; /* owned; a short description: "pickled bytes, 312 B" */
 } rshi_ckpt_other;
 
 typedef struct rshi_ckpt_pair {
     char *key, *value; /* owned */
 } rshi_ckpt_pair;
 
-/* Text that many entries share the life of: blocks that never move. */
+/* An arena for names and shapes: its blocks never move and are freed together. */
 typedef struct rshi_ckpt_store {
     void **block; /* owned */
     int64_t nblocks, room;
     size_t used, size; /* of the last block, bytes */
 } rshi_ckpt_store;
 
-/* n bytes that live as long as the store; NULL and a sentence without memory. */
+/* Allocates n bytes that live as long as the store.  Returns NULL and sets the error if memory runs
+ * out. */
 void *rshi_store_take(rshi_ckpt_store *s, size_t n, size_t align);
 char *rshi_store_text(rshi_ckpt_store *s, const char *text, size_t length);
 void rshi_store_free(rshi_ckpt_store *s);
 
 typedef struct rshi_ckpt_kind rshi_ckpt_kind;
 
-/* A path that somebody wants to open. */
+/* A path that is to be opened, with its directory listing. */
 typedef struct rshi_ckpt_place {
     const char *path;
     bool is_directory;
-    char **name; /* of a directory: the names in it, ascending */
+    char **name; /* of a directory: the names of its entries, sorted */
     int64_t nnames;
     const rsh_ckpt_rules *from; /* may be NULL */
 } rshi_ckpt_place;
@@ -91,123 +91,126 @@ struct rsh_ckpt {
     char *path; /* owned; as opened */
     rshi_ckpt_file *file;
     int64_t nfiles, files_room;
-    rshi_ckpt_tensor *tensor; /* in the order in which their bytes lie in the files */
+    rshi_ckpt_tensor *tensor; /* in the order in which they are stored in the files */
     int64_t ntensors, tensors_room;
     rshi_ckpt_part *parts;
     int64_t nparts, parts_room;
-    rshi_ckpt_pair *meta; /* metadata of the checkpoint, without what describes tensors */
+    rshi_ckpt_pair *meta; /* metadata of the checkpoint, without keys that describe tensors */
     int64_t nmeta, meta_room;
     rshi_ckpt_other *other;
     int64_t nothers, others_room;
-    rshi_ckpt_pair *beside; /* key: name, value: path of a regular file that is copied along */
+    rshi_ckpt_pair *beside; /* other regular files, which are copied: key is name, value is path */
     int64_t nbeside, beside_room;
-    int64_t folders; /* subdirectories, of which nothing is copied */
-    rshi_name_table file_names, meta_keys; /* numbers in `file` and `meta` */
+    int64_t folders; /* number of subdirectories, which are not copied */
+    rshi_name_table file_names, meta_keys; /* indices in `file` and `meta` */
     rshi_ckpt_store store;
     struct rshi_ckpt_slot {
         uint64_t hash;  /* of the name */
         int64_t tensor; /* -1: free */
-    } * slot;           /* names to tensors: open addressing */
+    } * slot;           /* hash table from names to tensors, with open addressing */
     int64_t nslots;
-    struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
+    struct rshi_ckpt_boxes *boxes; /* of tensors stored as boxes, until rshi_ckpt_seal */
     int64_t nboxes, boxes_room;
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
-    struct rshi_gguf *gguf; /* owned; of GGUF files; see gguf.h */
-    /* of a mapped checkpoint: all but tensors, slots, store and path is the base's */
-    const rsh_ckpt *base;   /* borrowed; NULL: it is not mapped */
-    const rsh_ckpt_rules *rules; /* borrowed; NULL: tensors are as in the base */
+    struct rshi_gguf *gguf; /* owned; metadata of GGUF files, see gguf.h; NULL: another format */
+    /* of a mapped checkpoint: everything except tensors, slots, store and path belongs to the base
+     */
+    const rsh_ckpt *base;   /* borrowed; NULL: not mapped */
+    const rsh_ckpt_rules *rules; /* borrowed; NULL: the same tensors as in the base */
     struct rshi_map_instance *instance; /* owned; see map.h */
     int64_t ninstances, instances_room;
-    int64_t unchecked; /* tensors of the base whose stated digests cannot be checked */
+    int64_t unchecked; /* number of tensors of the base whose stated digests cannot be checked */
     struct rshi_ckpt_dropped {
-        int64_t source, rule; /* number in the base; number of the line */
+        int64_t source, rule; /* index of the tensor in the base; index of the rule */
     } * dropped;              /* owned */
     int64_t ndropped, dropped_room;
-    int64_t *apart; /* owned; tensors of the base that are read whole, but not on the way: scales */
+    int64_t *apart; /* owned; scale tensors of the base; read separately to check their digests */
     int64_t napart, apart_room;
 };
 
-int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */
-/* "f32[4, 64]" or "Q4_K[4, 64]", in `room` bytes of text. */
+int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* number of elements */
+/* Writes "f32[4, 64]" or "Q4_K[4, 64]" to text, which has `room` bytes. */
 void rshi_ckpt_shape_text(const rshi_ckpt_tensor *t, char *text, size_t room);
 void rshi_gguf_free(struct rshi_gguf *g); /* NULL is allowed */
-char *rshi_ckpt_copy(const char *text);             /* new (rshi_free); NULL: no memory */
-/* "directory/name", or the name alone; new (rshi_free). */
+char *rshi_ckpt_copy(const char *text); /* a copy to free with rshi_free; NULL: out of memory */
+/* Joins "directory/name" (directory NULL: the name alone).  The caller frees it with rshi_free. */
 rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
 
-/* ---- filling it: for sources ----
+/* ---- for sources: adding files and tensors ----
  *
- * All of them: RSH_ENOMEM, and the errors that they name. */
+ * All of these return RSH_ENOMEM, and the errors named below. */
 
-/* A file below `directory` (NULL: path alone).  RSH_EIO if there is no such regular file. */
+/* Adds a file in `directory` (NULL: `name` is a path).  RSH_EIO if it is not a regular file. */
 rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file);
 int64_t rshi_ckpt_find_file(const rsh_ckpt *c, const char *name); /* -1: none has that name */
-/* A tensor without its bytes.  RSH_EVALUE if the name is there already (`file` and `at`, the place
- * that named it, are for the sentence), or the shape's product overflows. */
+/* Adds a tensor; where its bytes are is set afterwards.  `file` and `at` say where it was named,
+ * for messages.  RSH_EVALUE if the name already exists or the number of elements overflows. */
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype,
                                 int ndim, const int64_t *shape, int32_t file, uint64_t at,
                                 int64_t *tensor);
-/* The tensor of that name, or -1. */
+/* Returns the index of the tensor of that name, or -1. */
 int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length);
-/* RSH_EVALUE with "FILE: byte N: tensor "NAME": " before the sentence. */
+/* Sets the error "FILE: byte N: tensor "NAME": ..." and returns RSH_EVALUE. */
 rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const char *name,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Where the bytes are; for each tensor one of these three ways. */
-/* The whole tensor, dense and row-major. */
+/* Where the bytes are: each tensor uses one of these ways. */
+/* The whole tensor is contiguous and row-major at the offset. */
 rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64_t at);
-/* The parts of a layout, rank after rank, part after part; ranks are rank files.  The layout is
- * held, the list is copied. */
+/* The parts of a layout, in rank order; each rank has its own file.  Holds the layout and copies
+ * the list. */
 rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout,
                                int64_t nparts, const rshi_ckpt_part *parts);
-/* One box of the tensor, dense and row-major at the offset; called for each.  Boxes tile the
- * tensor, or are copies of one another.  `lo` and `size` have ndim entries. */
+/* Adds one box of the tensor, contiguous and row-major at the offset.  All boxes of a tensor must
+ * tile it; equal boxes are copies.  `lo` and `size` have ndim entries. */
 rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, const int64_t *size,
                              int32_t file, uint64_t at);
-/* Elements [first, first + count) of the flattened tensor. */
+/* Adds elements [first, first + count) of the flattened tensor. */
 rsh_status rshi_ckpt_add_range(rsh_ckpt *c, int64_t tensor, int64_t first, int64_t count,
                                int32_t file, uint64_t at);
-/* The same of a box of it: lo and size have ndim entries. */
+/* Adds elements [first, first + count) of a flattened box of the tensor. */
 rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo,
                                   const int64_t *size, int64_t first, int64_t count, int32_t file,
                                   uint64_t at);
 
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
-/* Files of the directory that no source file is: config.json, tokenizers.  Links are followed. */
+/* Adds the files of the directory that hold no tensors (config.json, tokenizers), which a
+ * conversion copies.  Follows links. */
 rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place);
 rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path);
-/* The file described tensors by these bytes: they count for its hash. */
+/* Adds bytes that describe tensors to the file's hash. */
 void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n);
 
-/* After a source has read everything: boxes become layouts (RSH_EVALUE names a missing or doubled
- * element), every part lies inside its file (RSH_EVALUE names file, tensor and offset). */
+/* Called after a source has read everything.  Turns boxes into layouts (RSH_EVALUE names a missing
+ * or duplicate element) and checks that every part is inside its file (RSH_EVALUE names file,
+ * tensor and offset). */
 rsh_status rshi_ckpt_seal(rsh_ckpt *c);
 
 /* ---- sources ---- */
 
-/* What is at the path, with its names if it is a directory.  RSH_EIO; RSH_ENOMEM.  The caller
- * closes it, also after an error. */
+/* Looks at a path, and lists it if it is a directory.  RSH_EIO; RSH_ENOMEM.  The caller closes *p,
+ * also after an error. */
 rsh_status rshi_ckpt_place_open(const char *path, const rsh_ckpt_rules *from, rshi_ckpt_place *p);
 void rshi_ckpt_place_close(rshi_ckpt_place *p);
 
-/* Is there an entry whose name has this beginning and end? */
+/* Is there an entry whose name has this prefix and this suffix? */
 bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix);
 
-/* One way to store a checkpoint. */
+/* A checkpoint format. */
 struct rshi_ckpt_kind {
     const char *name; /* for messages and `inspect`: "Hugging Face directory" */
-    /* Is it this?  By names and, for single files, the first bytes; reads no more. */
+    /* Does the path have this format?  Looks at names and, for single files, the first bytes. */
     bool (*detect)(const rshi_ckpt_place *place);
-    /* Fills the checkpoint; the caller seals it, or frees it after an error. */
+    /* Fills the checkpoint.  The caller seals it, or frees it after an error. */
     rsh_status (*read)(const rshi_ckpt_place *place, rsh_ckpt *c);
-    bool uses_from; /* does it need the rules of `from`?  Other kinds refuse them */
+    bool uses_from; /* it needs the `from` rules; other formats reject them */
 };
 
-/* Reads what is at the place, by the first kind that detects it; the caller seals it. */
+/* Reads the checkpoint with the first format that detects it.  The caller seals it. */
 rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c);
 
-/* Kinds in the order in which they are tried; the first that detects reads. */
+/* Formats, in the order in which they are tried. */
 extern const rshi_ckpt_kind rshi_kind_megatron;     /* latest_checkpointed_iteration.txt */
 extern const rshi_ckpt_kind rshi_kind_rank_files;   /* --from with `files` */
 extern const rshi_ckpt_kind rshi_kind_distcp;       /* .metadata and *.distcp */
@@ -224,67 +227,69 @@ extern const rshi_ckpt_kind rshi_kind_gguf; /* *.gguf */
 extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 
 bool rshi_ckpt_ends(const char *text, const char *suffix);
-/* Is `name` a name in the directory, and no link out of it?  Links of a download cache, from
- * snapshots/REVISION to blobs, may leave it.  RSH_EVALUE; RSH_EIO if there is no such file. */
+/* Checks that `name` is a file in the directory and not a link that leads out of it.  Links of a
+ * download cache, from snapshots/REVISION to blobs, may lead out.  RSH_EVALUE; RSH_EIO if there is
+ * no such file. */
 rsh_status rshi_ckpt_inside(const char *directory, const char *name);
-/* The shape under which a part lies in a file: sizes in the layout's order, slowest first. */
+/* The shape of a part as stored in a file: sizes in the layout's order, slowest dim first. */
 void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *shape);
-/* A safetensors file with its tensors, which are whole. */
+/* Adds a safetensors file and its tensors, each of which is whole. */
 rsh_status rshi_ckpt_add_safetensors(rsh_ckpt *c, const char *directory, const char *name,
                                      int32_t *file);
 
-/* Copies of parts may be stored once, by their first holder; RSH_EVALUE names a part that is in no
- * file. */
+/* Checks that every part is stored, by its own rank or by the first rank that holds the same part.
+ * RSH_EVALUE names a part that is in no file. */
 rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c);
 
 /* ---- the safetensors header ---- */
 
-#define RSHI_HEADER_MOST 100000000u /* bytes of JSON; as the reference implementation */
+#define RSHI_HEADER_MOST 100000000u /* bytes of JSON; the limit of the reference implementation */
 
 /* One entry.  40 bytes, and 8 for each dim. */
 typedef struct rshi_header_tensor {
     const char *name; /* NUL-terminated, in the header's store */
-    uint32_t shape;   /* number of the first size in header->shapes */
-    uint32_t at;      /* byte offset in the file of its entry */
+    uint32_t shape;   /* index in header->shapes of its first size */
+    uint32_t at;      /* byte offset of its entry in the file */
     uint8_t dtype, ndim;
     uint64_t begin, end; /* bytes, from the start of the file */
 } rshi_header_tensor;
 
 typedef struct rshi_header {
-    rshi_header_tensor *tensor; /* by begin; no holes and no overlaps, to the end of the file */
+    rshi_header_tensor
+        *tensor; /* sorted by begin; without gaps or overlaps, to the end of the file */
     int64_t ntensors, room;
     int64_t *shapes;
     int64_t nshapes, shapes_room;
     rshi_ckpt_pair *meta; /* of __metadata__ */
     int64_t nmeta, meta_room;
     rshi_ckpt_store store;
-    uint64_t data; /* where the data starts: 8 + length of the JSON */
+    uint64_t data; /* byte offset of the data: 8 + length of the JSON */
     uint64_t hash; /* of the JSON */
 } rshi_header;
 
 /* Reads and checks the header of one file; `name` is for messages.  RSH_EIO if it cannot be read;
- * RSH_EVALUE, naming file, tensor and byte offset, if it is not safetensors; RSH_EUNSUP for a dtype
- * or a number of dims that we do not have.  rshi_header_free frees what *out has. */
+ * RSH_EVALUE, naming file, tensor and byte offset, if it is not valid safetensors; RSH_EUNSUP for
+ * an unsupported dtype or too many dims.  Free *out with rshi_header_free. */
 rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out);
 void rshi_header_free(rshi_header *h);
 const char *rshi_header_meta(const rshi_header *h, const char *key); /* NULL: no such key */
-/* The value of the key `prefix` + `name`; NULL: no such key. */
+/* Returns in *out the value of the key `prefix` + `name`; NULL: no such key. */
 rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const char *name,
                                const char **out);
-/* The digest that the header states for a tensor, in the checkpoint's store; NULL: none. */
+/* Copies the digest that the header states for a tensor into the checkpoint's store; NULL: none. */
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name,
                                  const char **out);
 
-/* The name that safetensors has for a dtype: "BF16"; NULL: none. */
+/* The name of a dtype in safetensors, such as "BF16"; NULL: it has none. */
 const char *rshi_safetensors_name(rsh_dtype dtype);
 
-/* ---- JSON, read in one pass without a tree ----
+/* ---- a JSON pull parser ----
  *
- * A pull reader: rshi_json_next gives one token after the other.  It checks the grammar, and that
- * no more than RSHI_JSON_DEEP objects and lists are open. */
+ * rshi_json_next returns one token at a time; no tree is built.  The parser checks the grammar and
+ * limits nesting to RSHI_JSON_DEEP objects and lists. */
 
 #define RSHI_JSON_DEEP   32
-#define RSHI_JSON_WINDOW 65536 /* bytes held of the input; a longer string is kept whole */
+#define RSHI_JSON_WINDOW 65536 /* size of the input buffer in bytes; strings may be longer */
 
 typedef enum rshi_json_token {
     RSHI_JSON_END,
@@ -294,18 +299,18 @@ typedef enum rshi_json_token {
     RSHI_JSON_LIST_END,   /* ] */
     RSHI_JSON_KEY,        /* text, length */
     RSHI_JSON_STRING,     /* text, length */
-    RSHI_JSON_NUMBER,     /* text, length; is_int: number */
+    RSHI_JSON_NUMBER,     /* text, length; if is_int also number */
     RSHI_JSON_TRUE,
     RSHI_JSON_FALSE,
     RSHI_JSON_NULL
 } rshi_json_token;
 
 typedef struct rshi_json {
-    /* the input: `fd` from `offset` for `left` more bytes, or, with fd -1, `text` */
+    /* the input: `left` bytes of `fd` from `offset` on, or, with fd -1, the text `whole` */
     int fd;
     uint64_t offset, left;
     const char *file;               /* borrowed; for messages */
-    const unsigned char *from, *to; /* bytes at hand */
+    const unsigned char *from, *to; /* unread bytes of the buffer or text */
     uint64_t base;                  /* offset in the file of the first byte of the buffer or text */
     unsigned char *buffer;          /* owned; RSHI_JSON_WINDOW bytes; NULL for text */
     const unsigned char *whole;     /* borrowed; a text in memory */
@@ -322,24 +327,24 @@ typedef struct rshi_json {
     uint64_t hash; /* of all bytes read so far */
 } rshi_json;
 
-/* Opens on bytes [at, at + bytes) of a file, or on a text in memory, which is borrowed. */
+/* Starts parsing bytes [at, at + bytes) of a file, or a text in memory, which is borrowed. */
 rsh_status rshi_json_open(rshi_json *j, int fd, uint64_t at, uint64_t bytes, const char *file);
 rsh_status rshi_json_open_text(rshi_json *j, const char *text, size_t bytes, const char *file);
 void rshi_json_close(rshi_json *j);
-/* The next token.  After the outermost value only blanks may follow; then RSHI_JSON_END.
+/* Reads the next token.  After the outermost value only blanks may follow; then RSHI_JSON_END.
  * RSH_EVALUE, naming file and offset; RSH_EIO; RSH_ENOMEM. */
 rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out);
-/* The next token must be `want`. */
+/* Reads the next token, which must be `want`. */
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want);
-/* Inside an object: the next key, or its end (*more is false).  Inside a list: the first token of
- * the next value, or its end. */
+/* Inside an object: reads the next key, or the end (*more is false).  Inside a list: reads the
+ * first token of the next value, or the end. */
 rsh_status rshi_json_key(rshi_json *j, bool *more);
 rsh_status rshi_json_item(rshi_json *j, rshi_json_token *out, bool *more);
 /* Skips one value: the next, or, if `started`, the rest of the one whose first token was just read.
  */
 rsh_status rshi_json_skip(rshi_json *j, rshi_json_token started);
-bool rshi_is_utf8(const char *text, size_t n); /* as all strings of JSON are */
-/* Refuses the token just read: RSH_EVALUE with "FILE: byte N: " before the sentence. */
+bool rshi_is_utf8(const char *text, size_t n); /* is it valid UTF-8? */
+/* Sets the error "FILE: byte N: ..." for the token just read and returns RSH_EVALUE. */
 rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -347,12 +352,12 @@ rsh_status rshi_json_fail(const rshi_json *j, const char *format, ...)
 
 struct stat;
 int64_t rshi_mtime(const struct stat *s); /* nanoseconds */
-rsh_status rshi_io_fail(const char *path); /* RSH_EIO with the reason in errno */
+rsh_status rshi_io_fail(const char *path); /* sets the error "PATH: strerror(errno)"; RSH_EIO */
 rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *from, size_t n);
-/* What rshi_put, the function of a sink, writes to, one text behind the other. */
+/* The context of the sink function rshi_put, which appends to a file. */
 typedef struct rshi_putting {
     int fd;
-    const char *path; /* for the sentence; borrowed */
+    const char *path; /* for messages; borrowed */
     uint64_t at;
     rsh_status st; /* of the last write */
 } rshi_putting;
@@ -360,28 +365,30 @@ int rshi_put(void *ctx, const char *bytes, size_t n);
 rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size_t n);
 rsh_status rshi_reading_open(rsh_ckpt *c);
 void rshi_reading_close(rsh_ckpt *c);
-/* Closes a file that is not being read; false: there is none.  From any thread. */
+/* Closes a file that is not in use; false: there is none.  From any thread. */
 bool rshi_reading_release(const rsh_ckpt *c);
-/* RSH_EIO if the file is not as it was when its header was read; fd -1: looked up by its path. */
+/* RSH_EIO if size or time of the file changed since its header was read; fd -1: uses its path. */
 rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd);
-/* Bytes [at, at + n) of a file.  From any thread, after the seal.  RSH_EIO names file and offset,
- * also if the file ends early or changed since it was opened. */
+/* Reads bytes [at, at + n) of a file.  From any thread, after rshi_ckpt_seal.  RSH_EIO names file
+ * and offset, also if the file ends early or changed since it was opened. */
 rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *to, size_t n);
-/* The same into a file, by the system; *done is false if it cannot. */
+/* Copies them to another file inside the kernel; *done is false if the kernel cannot. */
 rsh_status rshi_ckpt_send(const rsh_ckpt *c, int32_t file, uint64_t at, int to, uint64_t to_at,
                           size_t n, bool *done);
 
 /* ---- rules ---- */
 
-#define RSHI_MOST_RANKS 65536 /* that a mesh of rules may name: every rank has a file */
+#define RSHI_MOST_RANKS 65536 /* of a mesh in rules; every rank has a file */
 
 typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
-/* Does the name match?  Globs where `*` and `?` match any character, `<a-b>` an integer. */
+/* Does the name match?  In the pattern `*` matches any text, `?` any character, `<a-b>` an integer.
+ */
 bool rshi_glob(const char *pattern, const char *name);
-/* `files` with {rank} and {part} put in, new (rshi_free); and back: does `name` follow it, and with
- * which numbers?  rank or part are -1 if the pattern does not name them. */
+/* Replaces {rank} and {part} in the pattern `files`; the caller frees *out with rshi_free. */
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);
+/* Does `name` match the pattern, and with which numbers?  *rank or *part is -1 if the pattern does
+ * not have it. */
 bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_t *part);
-bool rshi_files_names(const char *files, const char *word); /* does it name {rank} or {part}? */
+bool rshi_files_names(const char *files, const char *word); /* does it have {rank}, or {part}? */
 
 #endif

@@ -1,4 +1,4 @@
-/* Compare: every element of two checkpoints, whatever their cuts. */
+/* Compare: compares every element of two checkpoints; layouts may differ. */
 #include "ckpt/impl.h"
 
 #include <inttypes.h>
@@ -9,14 +9,15 @@
 
 typedef struct comparing {
     const rsh_ckpt *a, *b;
-    int64_t *pair; /* tensor of a, tensor of b */
+    int64_t *pair; /* owned; n pairs: index in a, index in b */
     int64_t n;
     bool converted, allow_missing;
     rsh_ckpt_difference out;
 } comparing;
 
-static void differ(comparing *c, const char *tensor, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void differ(comparing *c, const char *tensor, const char *format, ...) {
+static void set_difference(comparing *c, const char *tensor, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void set_difference(comparing *c, const char *tensor, const char *format, ...) {
     va_list list;
     va_start(list, format);
     vsnprintf(c->out.sentence, sizeof c->out.sentence, format, list);
@@ -25,7 +26,7 @@ static void differ(comparing *c, const char *tensor, const char *format, ...) {
     c->out.found = true;
 }
 
-/* ---- what can be told without reading elements ---- */
+/* ---- names, shapes and dtypes ---- */
 
 static bool same_shape(const comparing *c, const rshi_ckpt_tensor *x, const rshi_ckpt_tensor *y) {
     if (x->ndim != y->ndim || memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape)) return false;
@@ -38,13 +39,14 @@ static bool pair_up(comparing *c, int64_t i) {
     int64_t k = rshi_ckpt_find(c->b, x->name, strlen(x->name));
     char left[260], right[260];
     if (k < 0) {
-        if (!c->allow_missing) differ(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
+        if (!c->allow_missing) set_difference(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
         return c->allow_missing;
     }
     rshi_ckpt_shape_text(x, left, sizeof left);
     rshi_ckpt_shape_text(&c->b->tensor[k], right, sizeof right);
     if (!same_shape(c, x, &c->b->tensor[k])) {
-        differ(c, x->name, "tensor \"%.300s\" is %s in one and %s in the other", x->name, left, right);
+        set_difference(c, x->name, "tensor \"%.300s\" is %s in %.200s and %s in %.200s", x->name, left, c->a->path,
+                       right, c->b->path);
         return false;
     }
     c->pair[2 * c->n] = i;
@@ -58,7 +60,7 @@ static bool pair_all(comparing *c) {
     for (int64_t k = 0; k < c->b->ntensors; k++) {
         const char *name = c->b->tensor[k].name;
         if (rshi_ckpt_find(c->a, name, strlen(name)) >= 0) continue;
-        differ(c, name, "tensor \"%.300s\" is not in %.300s", name, c->a->path);
+        set_difference(c, name, "tensor \"%.300s\" is not in %.300s", name, c->a->path);
         return false;
     }
     return true;
@@ -66,22 +68,22 @@ static bool pair_all(comparing *c) {
 
 /* ---- elements ---- */
 
-static rshi_file_tensor lie_of(const rsh_ckpt *c, int64_t i) {
+static rshi_file_tensor stored_tensor(const rsh_ckpt *c, int64_t i) {
     const rshi_ckpt_tensor *t = &c->tensor[i];
     return (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, c->parts + t->part, t->view};
 }
 
-static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
+static void describe_sides(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     const comparing *c = ctx;
-    *from = lie_of(c->a, c->pair[2 * tensor]);
-    *to = lie_of(c->b, c->pair[2 * tensor + 1]);
+    *from = stored_tensor(c->a, c->pair[2 * tensor]);
+    *to = stored_tensor(c->b, c->pair[2 * tensor + 1]);
 }
 
 static rsh_status read_b(void *ctx, int32_t file, uint64_t at, void *to, size_t n) {
     return rshi_ckpt_pread(ctx, file, at, to, n);
 }
 
-static void tell(comparing *c, const rshi_job *j) {
+static void describe_difference(comparing *c, const rshi_job *j) {
     const rshi_ckpt_tensor *x = &c->a->tensor[c->pair[2 * j->different]];
     rsh_ckpt_difference *d = &c->out;
     char index[200];
@@ -97,20 +99,24 @@ static void tell(comparing *c, const rshi_job *j) {
     char where[64] = "";
     if (y->layout && y->ranks_are_files)
         snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
-    differ(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
+    set_difference(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
 }
 
-static rsh_status compare(comparing *c, const rsh_compare_opts *o) {
+static rsh_status compare_elements(comparing *c, const rsh_compare_opts *o) {
     rshi_files files = {NULL, read_b, NULL, (void *)(uintptr_t)c->b};
-    rshi_job j = {
-        .source = c->a, .files = &files, .deed = RSHI_WINDOW_COMPARE, .lies = lies, .ctx = c, .ntensors = c->n};
+    rshi_job j = {.source = c->a,
+                  .files = &files,
+                  .mode = RSHI_WINDOW_COMPARE,
+                  .describe = describe_sides,
+                  .ctx = c,
+                  .ntensors = c->n};
     j.mem = (o->mem ? o->mem : DEFAULT_MEM) * 3 / 4;
     j.threads = o->threads;
     j.progress = o->progress;
     j.progress_ctx = o->progress_ctx;
     rsh_status st = rshi_job_plan(&j);
     if (!st) st = rshi_job_run(&j);
-    if (!st && j.different >= 0) tell(c, &j);
+    if (!st && j.different >= 0) describe_difference(c, &j);
     rshi_job_free(&j);
     return st;
 }
@@ -126,11 +132,12 @@ rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_comp
     RSH_REQUIRE(o.threads >= 0 && o.threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d", o.threads);
     RSH_REQUIRE(!o.mem || o.mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 o.mem);
-    RSH_REQUIRE(!b->base, RSH_EUNSUP, "%s: the second checkpoint must not be mapped; give it first", b->path);
+    RSH_REQUIRE(!b->base, RSH_EUNSUP, "%s: the second checkpoint must not be a mapped one; pass it as the first",
+                b->path);
     comparing c = {.a = a, .b = b, .converted = o.converted, .allow_missing = o.allow_missing};
     c.pair = rshi_alloc((size_t)a->ntensors * 2, sizeof *c.pair);
     if (!c.pair) return rshi_nomem();
-    rsh_status st = pair_all(&c) ? compare(&c, &o) : RSH_OK;
+    rsh_status st = pair_all(&c) ? compare_elements(&c, &o) : RSH_OK;
     rshi_free(c.pair);
     if (!st) rshi_result_write(&c.out, sizeof c.out, out);
     return st;

@@ -1,4 +1,4 @@
-/* Convert: a checkpoint anew, cut otherwise: plan the target, move windows, publish. */
+/* Convert: rewrites a checkpoint with different layouts: plans the target, copies windows, publishes the result. */
 #include "ckpt/impl.h"
 #include "ckpt/map.h"
 
@@ -9,20 +9,20 @@
 #include <unistd.h>
 
 #define DEFAULT_MEM (UINT64_C(256) << 20)
-#define OVERHEAD    (UINT64_C(32) << 20) /* of --mem, for headers, the plan and the program */
+#define OVERHEAD    (UINT64_C(32) << 20) /* bytes of --mem reserved for headers, the plan and the program */
 
 typedef struct converting {
     rsh_convert_opts opts;
     rsh_ckpt *base;           /* as it was opened */
     rsh_ckpt *source;         /* the base, mapped */
-    rsh_ckpt_rules *reversed; /* opts.to, if a map is undone */
+    rsh_ckpt_rules *reversed; /* with opts.reverse: the rules that undo opts.from */
     rshi_target target;
     rshi_ckpt_partial partial;
-    bool has_partial, fresh; /* fresh: the place of work is new */
-    bool damaged;            /* elements of the source do not have the digest that it states */
+    bool has_partial, fresh; /* fresh: the working directory is new */
+    bool damaged;            /* a digest that the source states is wrong */
     rshi_job job;
-    bool *kept;         /* of each window: was it written by an earlier run, and is right? */
-    rshi_moved *claims; /* of each window: what the journal says; window -1: nothing */
+    bool *kept;         /* for each window: an earlier run wrote it correctly */
+    rshi_moved *claims; /* for each window: its journal record; window -1: none */
     rsh_digest *sums;   /* of each tensor, complete */
     rsh_convert_report report;
 } converting;
@@ -41,20 +41,23 @@ static void convert_free(converting *c) {
 
 /* ---- checks before anything is written ---- */
 
-static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out) {
+static rsh_status read_convert_opts(const rsh_convert_opts *opts, rsh_convert_opts *out) {
     *out = (rsh_convert_opts)RSH_CONVERT_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_CONVERT_OPTS_INIT, out));
     RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
                     out->nexclude >= 0,
-                RSH_EVALUE, "patterns of names are counted but not given");
-    RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
+                RSH_EVALUE,
+                "include, exclude: ninclude and nexclude must be the numbers of patterns, got %" PRId64 " and %" PRId64,
+                out->ninclude, out->nexclude);
+    RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d",
+                out->threads);
     RSH_REQUIRE(out->max_tensors >= 0, RSH_EVALUE, "max_tensors must not be negative, got %" PRId64, out->max_tensors);
     RSH_REQUIRE(!out->mem || out->mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 out->mem);
     return RSH_OK;
 }
 
-/* The format, by the name of the target if nobody says it. */
+/* Sets opts.format, by the name of the target if the caller does not give it, and checks that the source permits it. */
 static rsh_status choose_format(converting *c, const char *target) {
     rsh_convert_opts *o = &c->opts;
     if (!o->format) o->format = rshi_ckpt_ends(target, ".gguf") ? "gguf" : "safetensors";
@@ -63,26 +66,26 @@ static rsh_status choose_format(converting *c, const char *target) {
                 "format must be \"safetensors\" or \"gguf\", got \"%.100s\"", o->format);
     if (!gguf) return RSH_OK;
     RSH_REQUIRE(c->base->gguf, RSH_EUNSUP,
-                "%.300s: GGUF files can be made only from GGUF files, and %.300s is a %s; name a target that ends in "
+                "%.300s: GGUF files can be made only from GGUF files, but %.300s is a %s; name a target that ends in "
                 ".safetensors, or a directory",
                 target, c->base->path, c->base->kind->name);
     RSH_REQUIRE(!o->to, RSH_EUNSUP,
                 "%.300s: tensors of GGUF files stay whole and keep their names; convert without rules (--to whole)",
                 target);
-    RSH_REQUIRE(!c->base->nothers, RSH_EUNSUP, "%.300s: tensor \"%.300s\" has an %.200s, whose size is not known",
+    RSH_REQUIRE(!c->base->nothers, RSH_EUNSUP, "%.300s: tensor \"%.300s\" has an %.200s, whose size is unknown",
                 c->base->path, c->base->nothers ? c->base->other->name : "",
                 c->base->nothers ? c->base->other->what : "");
     return RSH_OK;
 }
 
-static rsh_status check_others(const converting *c) {
+static rsh_status check_non_tensors(const converting *c) {
     if (!c->base->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->base->other;
-    return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
-                     c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
+    return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is not a tensor (%.100s)%s; use --drop to omit such entries",
+                     c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and it is not the only one" : "");
 }
 
-static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
+static void describe_sides(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     const converting *c = ctx;
     const rshi_target_tensor *t = &c->target.tensor[tensor];
     const rshi_ckpt_tensor *s = &c->source->tensor[t->source];
@@ -90,13 +93,13 @@ static void lies(void *ctx, int64_t tensor, rshi_file_tensor *from, rshi_file_te
     *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part, NULL};
 }
 
-/* Elements of less than a byte must be cut between bytes; views must not have too many boxes. */
-static rsh_status check_bytes(converting *c) {
+/* Elements smaller than a byte must be cut at byte borders; views must not have too many boxes. */
+static rsh_status check_cuts(converting *c) {
     rshi_ckpt_end end = {0};
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < c->target.ntensors && !st; i++) {
         rshi_file_tensor from, to;
-        lies(c, i, &from, &to);
+        describe_sides(c, i, &from, &to);
         if (from.view) st = rshi_view_check(c->source, from.view, from.name);
         if (st || rsh_dtype_bits(from.dtype) % 8 == 0) continue;
         st = rshi_end_make(&from, true, &end);
@@ -106,14 +109,17 @@ static rsh_status check_bytes(converting *c) {
     return st;
 }
 
-/* With opts.reverse `from` is a map: its targets are what the source has. */
+/* Opens the source.  With opts.reverse it has the tensors that the rules `from` made. */
 static rsh_status open_base(converting *c, const char *source) {
     const rsh_ckpt_rules *map = c->opts.from;
     rsh_ckpt_rules *from = NULL;
     if (!c->opts.reverse) return rsh_ckpt_open(source, map, &c->base);
-    RSH_REQUIRE(map && !c->opts.to, RSH_EVALUE, "reverse: `from` must be a map and `to` NULL: the result is whole");
+    RSH_REQUIRE(map && !c->opts.to, RSH_EVALUE,
+                "reverse: `from` must have rules and `to` must be NULL; the result has whole tensors");
     rsh_status st = rsh_ckpt_open(source, NULL, &c->base);
-    if (map->files && (st || c->base->kind != &rshi_kind_ranks)) { /* files that do not say how they are cut */
+    if (map->files &&
+        (st ||
+         c->base->kind != &rshi_kind_ranks)) { /* rank files of other tools, which do not describe their layouts */
         rsh_ckpt_free(c->base);
         c->base = NULL;
         st = rshi_rules_as_from(map, &from);
@@ -125,17 +131,17 @@ static rsh_status open_base(converting *c, const char *source) {
     return st;
 }
 
-static rsh_status prepare(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
+static rsh_status plan_conversion(converting *c, const char *source, const char *target, const rsh_convert_opts *opts) {
     RSH_NEEDS(source);
     RSH_NEEDS(target);
-    RSH_TRY(take_opts(opts, &c->opts));
+    RSH_TRY(read_convert_opts(opts, &c->opts));
     RSH_TRY(open_base(c, source));
     RSH_TRY(rshi_check_apart(c->base, target));
     RSH_TRY(choose_format(c, target));
-    RSH_TRY(check_others(c));
+    RSH_TRY(check_non_tensors(c));
     RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
-    RSH_TRY(check_bytes(c));
+    RSH_TRY(check_cuts(c));
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
@@ -153,16 +159,16 @@ static rsh_status keep_journal(void *ctx, const rshi_moved *list, int64_t n) {
 
 static void set_up_job(converting *c) {
     uint64_t mem = c->opts.mem ? c->opts.mem : DEFAULT_MEM;
-    c->job = (rshi_job){.source = c->source, .ntensors = c->target.ntensors, .lies = lies, .ctx = c};
+    c->job = (rshi_job){.source = c->source, .ntensors = c->target.ntensors, .describe = describe_sides, .ctx = c};
     c->job.mem = mem > 2 * OVERHEAD ? mem - OVERHEAD : mem / 2;
     c->job.threads = c->opts.threads;
     c->job.digest = !c->opts.no_digest;
-    c->job.deed = c->opts.no_digest ? RSHI_WINDOW_COPY : RSHI_WINDOW_WRITE;
+    c->job.mode = c->opts.no_digest ? RSHI_WINDOW_COPY : RSHI_WINDOW_WRITE;
     c->job.progress = c->opts.progress;
     c->job.progress_ctx = c->opts.progress_ctx;
 }
 
-/* Which files, of which size, time and header, and which result. */
+/* Identifies the job: source files with their sizes, times and headers, and the target. */
 static uint64_t fingerprint(const converting *c) {
     uint64_t h = c->opts.to ? rshi_hash(&c->opts.to->hash, sizeof c->opts.to->hash, c->target.hash) : c->target.hash;
     for (int64_t i = 0; i < c->source->nfiles; i++) {
@@ -173,20 +179,20 @@ static uint64_t fingerprint(const converting *c) {
     return h;
 }
 
-/* ---- going on where another run stopped ---- */
+/* ---- resuming an interrupted run ---- */
 
-static void claim(void *ctx, const rshi_moved *m) {
+static void store_claim(void *ctx, const rshi_moved *m) {
     converting *c = ctx;
     if (m->window >= 0 && m->window < c->job.nwindows) c->claims[m->window] = *m;
 }
 
-static rsh_status judge(void *ctx, const rshi_moved *list, int64_t n) {
+static rsh_status keep_if_hash_matches(void *ctx, const rshi_moved *list, int64_t n) {
     converting *c = ctx;
     for (int64_t i = 0; i < n; i++) c->kept[list[i].window] = list[i].hash == c->claims[list[i].window].hash;
     return RSH_OK;
 }
 
-/* Reads back what the journal claims.  What is not as claimed is done again. */
+/* Reads back the windows that the journal lists.  Windows whose hash differs are written again. */
 static rsh_status check_claims(converting *c, const rshi_files *files) {
     rshi_job check = c->job;
     bool *skip = rshi_alloc((size_t)c->job.nwindows, sizeof *skip);
@@ -197,10 +203,10 @@ static rsh_status check_claims(converting *c, const rshi_files *files) {
     check.sum = check.source_sum = NULL;
     check.nwindows = 0;
     check.bytes = 0;
-    check.deed = RSHI_WINDOW_CHECK;
+    check.mode = RSHI_WINDOW_CHECK;
     check.files = files;
     check.digest = false;
-    check.done = judge;
+    check.done = keep_if_hash_matches;
     check.skip = skip;
     check.progress = NULL;
     rsh_status st = rshi_job_plan(&check);
@@ -210,13 +216,13 @@ static rsh_status check_claims(converting *c, const rshi_files *files) {
     return st;
 }
 
-static rsh_status take_up(converting *c, const rshi_files *files) {
+static rsh_status resume_from_journal(converting *c, const rshi_files *files) {
     c->kept = rshi_calloc((size_t)c->job.nwindows, sizeof *c->kept);
     c->claims = rshi_alloc((size_t)c->job.nwindows, sizeof *c->claims);
     if (!c->kept || !c->claims) return rshi_nomem();
     for (int64_t i = 0; i < c->job.nwindows; i++) c->claims[i].window = -1;
-    RSH_TRY(rshi_journal_read(&c->partial, claim, c));
-    if (c->opts.no_digest) return RSH_OK; /* its hashes say nothing */
+    RSH_TRY(rshi_journal_read(&c->partial, store_claim, c));
+    if (c->opts.no_digest) return RSH_OK; /* the journal has no hashes */
     RSH_TRY(check_claims(c, files));
     for (int64_t i = 0; i < c->job.nwindows; i++)
         if (c->kept[i]) {
@@ -230,18 +236,18 @@ static rsh_status take_up(converting *c, const rshi_files *files) {
 
 /* ---- after the last window ---- */
 
-static rsh_status check_source(const converting *c) {
+static rsh_status check_source_unchanged(const converting *c) {
     for (int64_t i = 0; i < c->source->nfiles; i++) RSH_TRY(rshi_ckpt_unchanged(&c->source->file[i], -1));
     return RSH_OK;
 }
 
-/* Does the digest of what was written stand for the elements that were read? */
+/* Is the digest of the written elements also that of the elements read? */
 static bool is_unchanged(const converting *c, const rshi_target_tensor *t) {
     return t->dtype == c->source->tensor[t->source].dtype;
 }
 
-/* Digests of tensors of the result. */
-static rsh_status sum_up(converting *c) {
+/* Adds dtype and shape to the digests of the result's tensors. */
+static rsh_status complete_digests(converting *c) {
     c->sums = rshi_alloc((size_t)c->target.ntensors, sizeof *c->sums);
     if (!c->sums) return rshi_nomem();
     for (int64_t i = 0; i < c->target.ntensors; i++) {
@@ -253,7 +259,8 @@ static rsh_status sum_up(converting *c) {
     return RSH_OK;
 }
 
-/* What the sources of a line state must be what was read of them, by all tensors that the line made together. */
+/* Compares the digests that the source tensors of each rule state with the elements that all targets of the rule read
+ * from them. */
 static rsh_status check_instances(converting *c) {
     rsh_digest *sum = rshi_calloc((size_t)c->source->ninstances, sizeof *sum);
     if (!sum) return rshi_nomem();
@@ -267,15 +274,16 @@ static rsh_status check_instances(converting *c) {
         c->damaged = true;
         st = rshi_fail(
             RSH_EIO,
-            "%s: tensor \"%.300s\"%s: its files state another digest than its elements have: they were damaged",
-            c->source->path, c->base->tensor[x->source].name, x->nstated > 1 ? " or one that is used with it" : "");
+            "%s: tensor \"%.300s\"%s is damaged: its elements do not match the digest in the file; restore the file "
+            "from another copy",
+            c->source->path, c->base->tensor[x->source].name, x->nstated > 1 ? ", or a tensor combined with it," : "");
     }
     rshi_free(sum);
     return st;
 }
 
-/* Compares the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
- * all, are read once more. */
+/* Checks the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
+ * all, are read again. */
 static rsh_status check_stated(converting *c) {
     bool again = !c->opts.no_digest || c->opts.verify;
     int64_t n = 0, *list = rshi_alloc((size_t)c->target.ntensors, sizeof *list);
@@ -311,18 +319,18 @@ static void fill_report(converting *c) {
 
 /* ---- after a failure ---- */
 
-/* Can a later run go on with what was done? */
+/* Can a later run resume from what was written? */
 static bool is_useful(const converting *c) {
     bool idle = c->fresh && !c->job.bytes_written;
     char why[RSHI_DETAIL_BYTES];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
-    bool changed = check_source(c) != RSH_OK;
+    bool changed = check_source_unchanged(c) != RSH_OK;
     rshi_set_detail(why);
     return !idle && !c->opts.no_digest && !c->damaged && !changed;
 }
 
-/* What is of no use is removed; the sentence of the error says what is left. */
-static void leave(converting *c) {
+/* Removes the working directory, unless a later run can resume from it.  The error message says what is left. */
+static void clean_up_after_error(converting *c) {
     if (!c->has_partial || c->partial.published) return;
     if (is_useful(c))
         rshi_partial_keep(&c->partial);
@@ -343,11 +351,11 @@ static rsh_status move_all(converting *c, const char *target) {
     files.ctx = &c->partial;
     c->job.files = &files;
     c->job.done = c->opts.no_digest ? NULL : keep_journal;
-    if (going) RSH_TRY(take_up(c, &files));
+    if (going) RSH_TRY(resume_from_journal(c, &files));
     RSH_TRY(rshi_job_run(&c->job));
-    RSH_TRY(check_source(c));
+    RSH_TRY(check_source_unchanged(c));
     RSH_TRY(check_stated(c));
-    if (!c->opts.no_digest) RSH_TRY(sum_up(c));
+    if (!c->opts.no_digest) RSH_TRY(complete_digests(c));
     if (!c->opts.no_digest) RSH_TRY(check_instances(c));
     RSH_TRY(rshi_partial_finish(&c->partial, c->sums));
     return rshi_partial_flush(&c->partial);
@@ -363,12 +371,12 @@ static rsh_status convert(converting *c, const char *target) {
     return RSH_OK;
 }
 
-/* Both are opened and read again; what was digested on the way does not count. */
+/* Opens and reads source and result again; digests of the conversion are not used. */
 static rsh_status verify(converting *c, const char *target) {
     rsh_ckpt *result = NULL;
     rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;
     RSH_TRY(rsh_ckpt_open(target, NULL, &result));
-    for (int64_t i = 0; i < result->nfiles; i++) { /* from the disk, not from memory, where the system lets us */
+    for (int64_t i = 0; i < result->nfiles; i++) { /* drop the page cache, so that data is read from the disk */
         int fd = open(result->file[i].path, O_RDONLY | O_CLOEXEC);
         if (fd >= 0) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         if (fd >= 0) close(fd);
@@ -382,7 +390,7 @@ static rsh_status verify(converting *c, const char *target) {
     rsh_status st = rsh_ckpt_compare(c->source, result, &opts, &d);
     rsh_ckpt_free(result);
     if (st) return st;
-    RSH_REQUIRE(!d.found, RSH_EIO, "%s: the result is wrong: %.800s", target, d.sentence);
+    RSH_REQUIRE(!d.found, RSH_EIO, "%s: verification failed: %.800s", target, d.sentence);
     c->report.verified = true;
     return RSH_OK;
 }
@@ -391,19 +399,19 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
                             rsh_convert_report *report) {
     if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
-    rsh_status st = prepare(&c, source, target, opts);
-    if (!st && (st = convert(&c, target))) leave(&c);
+    rsh_status st = plan_conversion(&c, source, target, opts);
+    if (!st && (st = convert(&c, target))) clean_up_after_error(&c);
     if (!st && c.opts.verify) st = verify(&c, target);
     if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;
 }
 
-/* ---- what would be done ---- */
+/* ---- preview ---- */
 
 typedef struct naming {
     const rsh_ckpt *base;
-    const char **list; /* owned; NULL: they are only counted */
+    const char **list; /* owned; NULL: sources are only counted */
     int64_t n;
     uint64_t bytes;
 } naming;
@@ -431,7 +439,7 @@ static rsh_status name_sources(const rshi_ckpt_tensor *s, naming *x) {
     return RSH_OK;
 }
 
-static rsh_status tell_target(converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx, bool *stop) {
+static rsh_status preview_target(converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx, bool *stop) {
     const rshi_target_tensor *t = &c->target.tensor[i];
     const rshi_ckpt_tensor *s = &c->source->tensor[i];
     const rshi_ckpt_rule *r = t->rule >= 0 ? &c->target.rules->rule[t->rule] : NULL;
@@ -455,7 +463,7 @@ static rsh_status tell_target(converting *c, int64_t i, rsh_convert_step_fn fn, 
     return st;
 }
 
-static bool tell_dropped(const converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx) {
+static bool preview_dropped(const converting *c, int64_t i, rsh_convert_step_fn fn, void *ctx) {
     const rshi_ckpt_tensor *s = &c->base->tensor[c->source->dropped[i].source];
     const rshi_ckpt_rule *r = &c->target.rules->rule[c->source->dropped[i].rule];
     rsh_convert_step step = {.name = s->name,
@@ -478,10 +486,10 @@ rsh_status rsh_convert_preview(const char *source, const char *target, const rsh
     RSH_NEEDS(fn);
     if (report) RSHI_CHECK_RESULT(report, RSH_CONVERT_REPORT_INIT);
     converting c = {.partial = {.journal = -1}};
-    rsh_status st = prepare(&c, source, target, opts);
+    rsh_status st = plan_conversion(&c, source, target, opts);
     bool stop = false;
-    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) st = tell_target(&c, i, fn, ctx, &stop);
-    for (int64_t i = 0; !st && !stop && i < c.source->ndropped; i++) stop = tell_dropped(&c, i, fn, ctx);
+    for (int64_t i = 0; i < c.target.ntensors && !st && !stop; i++) st = preview_target(&c, i, fn, ctx, &stop);
+    for (int64_t i = 0; !st && !stop && i < c.source->ndropped; i++) stop = preview_dropped(&c, i, fn, ctx);
     if (!st && report) rshi_result_write(&c.report, sizeof c.report, report);
     convert_free(&c);
     return st;

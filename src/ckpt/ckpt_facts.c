@@ -1,4 +1,4 @@
-/* Facts: what an open checkpoint answers. */
+/* Facts: the getters of an open checkpoint. */
 #include "ckpt/gguf.h"
 
 #include <inttypes.h>
@@ -25,8 +25,9 @@ void rshi_ckpt_shape_text(const rshi_ckpt_tensor *t, char *text, size_t room) {
     if (used < room) snprintf(text + used, room - used, "]");
 }
 
-static rsh_status check(int64_t i, int64_t n, const char *what) {
-    RSH_REQUIRE(i >= 0 && i < n, RSH_EINDEX, "%s %" PRId64 "; the checkpoint has %" PRId64, what, i, n);
+static rsh_status check_index(int64_t i, int64_t n, const char *what) {
+    RSH_REQUIRE(i >= 0 && i < n, RSH_EINDEX, "%s index must be at least 0 and below %" PRId64 ", got %" PRId64, what, n,
+                i);
     return RSH_OK;
 }
 
@@ -34,7 +35,7 @@ rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out
     RSH_NEEDS(c);
     RSH_NEEDS(out);
     RSHI_CHECK_RESULT(out, RSH_CKPT_ENTRY_INIT);
-    RSH_TRY(check(i, c->ntensors, "tensor"));
+    RSH_TRY(check_index(i, c->ntensors, "tensor"));
     const rshi_ckpt_tensor *t = &c->tensor[i];
     rsh_ckpt_entry made = {.name = t->name,
                            .dtype = t->dtype,
@@ -57,7 +58,7 @@ rsh_status rsh_ckpt_get_file(const rsh_ckpt *c, int64_t i, const char **name, ui
     RSH_NEEDS(c);
     RSH_NEEDS(name);
     RSH_NEEDS(bytes);
-    RSH_TRY(check(i, c->nfiles, "file"));
+    RSH_TRY(check_index(i, c->nfiles, "file"));
     *name = c->file[i].name;
     *bytes = c->file[i].size;
     return RSH_OK;
@@ -67,7 +68,7 @@ rsh_status rsh_ckpt_get_meta(const rsh_ckpt *c, int64_t i, const char **key, con
     RSH_NEEDS(c);
     RSH_NEEDS(key);
     RSH_NEEDS(value);
-    RSH_TRY(check(i, c->nmeta, "entry"));
+    RSH_TRY(check_index(i, c->nmeta, "entry"));
     *key = c->meta[i].key;
     *value = c->meta[i].value;
     return RSH_OK;
@@ -77,7 +78,7 @@ rsh_status rsh_ckpt_get_non_tensor(const rsh_ckpt *c, int64_t i, const char **na
     RSH_NEEDS(c);
     RSH_NEEDS(name);
     RSH_NEEDS(what);
-    RSH_TRY(check(i, c->nothers, "entry"));
+    RSH_TRY(check_index(i, c->nothers, "entry"));
     *name = c->other[i].name;
     *what = c->other[i].what;
     return RSH_OK;

@@ -1,4 +1,4 @@
-/* Open: which kind of checkpoint a path holds, and reading what it describes. */
+/* Open: finds the format of a checkpoint and reads its headers. */
 #include "ckpt/rules.h"
 
 #include <dirent.h>
@@ -37,12 +37,12 @@ rsh_status rshi_ckpt_place_open(const char *path, const rsh_ckpt_rules *from, rs
     *p = (rshi_ckpt_place){.path = path, .from = from};
     if (stat(path, &s)) {
         RSH_REQUIRE(errno != ENOENT && errno != ENOTDIR, RSH_EIO,
-                    "%s: %s: a checkpoint to open is a file, such as model.safetensors, or a directory of them", path,
+                    "%s: %s; give a checkpoint file, such as model.safetensors, or a directory of such files", path,
                     strerror(errno));
         return rshi_io_fail(path);
     }
     p->is_directory = S_ISDIR(s.st_mode);
-    RSH_REQUIRE(p->is_directory || S_ISREG(s.st_mode), RSH_EIO, "%s: neither a file nor a directory", path);
+    RSH_REQUIRE(p->is_directory || S_ISREG(s.st_mode), RSH_EIO, "%s: expected a regular file or a directory", path);
     if (!p->is_directory) return RSH_OK;
     DIR *d = opendir(path);
     if (!d) return rshi_io_fail(path);
@@ -74,7 +74,7 @@ static bool is_below(const char *path, const char *directory) {
     return !strncmp(path, directory, n) && (path[n] == '/' || !path[n]);
 }
 
-/* A download cache keeps files as links from snapshots/REVISION to blobs. */
+/* The download cache of Hugging Face keeps files as links from snapshots/REVISION to blobs. */
 static bool in_cache(const char *directory, const char *path) {
     char blobs[PATH_MAX], *slash;
     if (strlen(directory) + 8 > sizeof blobs) return false;
@@ -92,26 +92,30 @@ static bool in_cache(const char *directory, const char *path) {
 rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
     char *path = NULL, home[PATH_MAX], real[PATH_MAX];
     RSH_REQUIRE(*name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, "."), RSH_EVALUE,
-                "%s: it names the file \"%.200s\", which is not a name inside the directory", directory, name);
+                "%s: file names must not have a path, got \"%.200s\"; files must be in the directory itself", directory,
+                name);
     RSH_TRY(rshi_ckpt_join(directory, name, &path));
     bool found = realpath(directory, home) && realpath(path, real);
     rsh_status st = found ? RSH_OK : rshi_io_fail(path);
     if (!st && !is_below(real, home) && !in_cache(home, real))
-        st = rshi_fail(RSH_EVALUE, "%s: a link to %s, which is outside the directory", path, real);
+        st = rshi_fail(RSH_EVALUE,
+                       "%.300s is a link to %.300s, outside the directory; to allow it, replace the link by the file "
+                       "(or a hard link), or move the file into the directory",
+                       path, real);
     rshi_free(path);
     return st;
 }
 
-/* ---- files that go along ---- */
+/* ---- files that are copied unchanged ---- */
 
-/* Indexes describe the cut that the result will not have. */
+/* Indexes and weights describe or hold the source's own layout, so they are not copied. */
 static bool is_index(const char *name) {
-    bool weights = !strncmp(name, "pytorch_model", 13) && rshi_ckpt_ends(name, ".bin"); /* in another format */
+    bool weights = !strncmp(name, "pytorch_model", 13) && rshi_ckpt_ends(name, ".bin"); /* the same, as pickles */
     return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".bin.index.json") || weights ||
            rshi_ckpt_ends(name, ".distcp") || rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
 }
 
-/* Are files of the directory read? */
+/* Does the checkpoint read files of this subdirectory? */
 static bool has_source_in(const rsh_ckpt *c, const char *directory) {
     size_t n = strlen(directory);
     for (int64_t i = 0; i < c->nfiles; i++)
@@ -154,8 +158,8 @@ rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
         if (!kinds[i]->detect(p)) continue;
         c->kind = kinds[i];
         RSH_REQUIRE(!p->from || kinds[i]->uses_from, RSH_EVALUE,
-                    "%.200s: %.200s describes rank files%s, but this is a %s, which says itself how it is cut; leave "
-                    "the rules (--from) out", p->path, p->from->name,
+                    "%.200s: %.200s describes rank files%s, but this is a %s, which describes its own layout; omit "
+                    "--from", p->path, p->from->name,
                     p->from->files ? "" : " (and has no \"files\" line)", kinds[i]->name);
         return kinds[i]->read(p, c);
     }

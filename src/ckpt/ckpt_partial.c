@@ -1,4 +1,4 @@
-/* Partial: TARGET.reshard-partial, the place where a result is made before it is published. */
+/* Partial: the working directory TARGET.reshard-partial, in which a result is written before it is published. */
 #include "ckpt/impl.h"
 
 #include <dirent.h>
@@ -19,7 +19,8 @@ static rsh_status set_target(rshi_ckpt_partial *p, const char *target) {
     if (!p->target) return rshi_nomem();
     for (size_t n = strlen(p->target); n > 1 && p->target[n - 1] == '/'; n--) p->target[n - 1] = 0;
     const char *slash = strrchr(p->target, '/'), *name = slash ? slash + 1 : p->target;
-    RSH_REQUIRE(*name && strcmp(name, ".") && strcmp(name, ".."), RSH_EVALUE, "%s: a target needs a name", target);
+    RSH_REQUIRE(*name && strcmp(name, ".") && strcmp(name, ".."), RSH_EVALUE,
+                "%s: the target must end in a name, such as %s", target, "out or model.safetensors");
     p->parent = rshi_ckpt_copy(slash ? p->target : ".");
     if (!p->parent) return rshi_nomem();
     if (slash) p->parent[slash == p->target ? 1 : slash - p->target] = 0;
@@ -47,11 +48,12 @@ static rsh_status file_path(const rshi_ckpt_partial *p, int64_t i, char **out) {
     return p->single ? rshi_ckpt_join(NULL, p->data, out) : rshi_ckpt_join(p->data, p->files->file[i].name, out);
 }
 
-/* ---- what is there already ---- */
+/* ---- checks of an existing working directory ---- */
 
 static rsh_status refuse_home(const rshi_ckpt_partial *p, const char *what) {
-    return rshi_fail(RSH_EVALUE, "%s: the result would be made there, but %s; move it away or choose another target",
-                     p->home, what);
+    return rshi_fail(RSH_EVALUE,
+                     "%s: cannot use it as the working directory: %s; move it away or choose another target", p->home,
+                     what);
 }
 
 static rsh_status check_names(const rshi_ckpt_partial *p, DIR *d, bool *data, bool *journal) {
@@ -64,7 +66,7 @@ static rsh_status check_names(const rshi_ckpt_partial *p, DIR *d, bool *data, bo
             !strcmp(name, ".."))
             continue;
         char what[300];
-        snprintf(what, sizeof what, "it holds \"%.200s\", which no conversion made", name);
+        snprintf(what, sizeof what, "it holds \"%.200s\", which is not from reshard", name);
         return refuse_home(p, what);
     }
     return errno ? rshi_io_fail(p->home) : RSH_OK;
@@ -76,10 +78,10 @@ static rsh_status check_journal(const rshi_ckpt_partial *p) {
     if (fd < 0) return rshi_io_fail(p->journal_path);
     rsh_status st = rshi_journal_is_one(fd, p->journal_path, &is);
     close(fd);
-    return st ? st : is ? RSH_OK : refuse_home(p, "its file \"journal\" is not a journal of a conversion");
+    return st ? st : is ? RSH_OK : refuse_home(p, "its file \"journal\" is not from reshard");
 }
 
-/* Is it what an earlier run left?  Anything else is somebody's, and is neither followed nor removed. */
+/* Checks that it is the working directory of an earlier run.  Anything else belongs to the user and is left alone. */
 static rsh_status check_home(const rshi_ckpt_partial *p, const struct stat *s) {
     bool data, journal;
     if (S_ISLNK(s->st_mode)) return refuse_home(p, "it is a symbolic link");
@@ -90,41 +92,43 @@ static rsh_status check_home(const rshi_ckpt_partial *p, const struct stat *s) {
     closedir(d);
     RSH_TRY(st);
     if (journal) return check_journal(p);
-    return data ? refuse_home(p, "it holds data and no journal") : RSH_OK;
+    return data ? refuse_home(p, "it holds data but no journal") : RSH_OK;
 }
 
-/* ---- taking it ---- */
+/* ---- opening it ---- */
 
 static rsh_status lock_journal(rshi_ckpt_partial *p) {
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->journal < 0) return rshi_io_fail(p->journal_path);
     if (!flock(p->journal, LOCK_EX | LOCK_NB)) return RSH_OK;
     if (errno != EWOULDBLOCK) return rshi_io_fail(p->journal_path);
-    return rshi_fail(RSH_EBUSY, "%s: another process is converting to the same target", p->home);
+    return rshi_fail(RSH_EBUSY,
+                     "%s: another process is converting to the same target; wait for it, or choose another target",
+                     p->home);
 }
 
-/* Nothing of an earlier run is left. */
-static rsh_status start_anew(rshi_ckpt_partial *p) {
+/* Discards all data of an earlier run. */
+static rsh_status start_over(rshi_ckpt_partial *p) {
     RSH_TRY(rshi_journal_start(p));
     RSH_TRY(rshi_remove(p->data));
     if (!p->single && mkdir(p->data, 0777)) return rshi_io_fail(p->data);
     return RSH_OK;
 }
 
-/* An earlier run stopped after the target had its name. */
+/* Was an earlier run interrupted after it had renamed the result to the target? */
 static bool was_published(rshi_ckpt_partial *p) {
     struct stat s;
     uint64_t inode = rshi_journal_inode(p);
     return inode && !lstat(p->target, &s) && (uint64_t)s.st_ino == inode;
 }
 
-static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
+static rsh_status resume_home(rshi_ckpt_partial *p, bool *going) {
     bool same, empty;
     RSH_TRY(rshi_journal_same(p, &same, &empty));
-    if (empty) return start_anew(p);
+    if (empty) return start_over(p);
     RSH_REQUIRE(same, RSH_EVALUE,
-                "%s: the work that is left there is of another source, of a source that has changed since, or of other "
-                "arguments; remove it to start anew",
+                "%s: cannot resume: the interrupted run had another source or other arguments, or the source has "
+                "changed; remove the directory to start over",
                 p->home);
     p->published = was_published(p);
     *going = true;
@@ -133,7 +137,7 @@ static rsh_status go_on(rshi_ckpt_partial *p, bool *going) {
     struct stat s;
     bool there = !lstat(p->data, &s);
     if (there && (p->single ? !S_ISREG(s.st_mode) : !S_ISDIR(s.st_mode)))
-        return refuse_home(p, "its \"data\" is not what a conversion made");
+        return refuse_home(p, "its entry \"data\" is not from reshard");
     return RSH_OK;
 }
 
@@ -141,14 +145,14 @@ static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opt
     struct stat s;
     bool there = !lstat(p->target, &s);
     RSH_REQUIRE(!left || o->resume || o->force, RSH_EVALUE,
-                "%s: work of a run that was stopped is left there; --resume goes on with it, --force starts anew",
+                "%s: an interrupted run left its data there; use --resume to continue it or --force to start over",
                 p->home);
     RSH_REQUIRE(!there || o->force || (o->resume && left), RSH_EVALUE,
                 "%s already exists (use --force to replace it)", p->target);
     return RSH_OK;
 }
 
-static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *made, bool *going) {
+static rsh_status open_home(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *made, bool *going) {
     struct stat s;
     bool left = !lstat(p->home, &s);
     if (left) RSH_TRY(check_home(p, &s));
@@ -157,20 +161,20 @@ static rsh_status take(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *ma
     *made = !left;
     RSH_TRY(lock_journal(p));
     if (left && o->resume) {
-        RSH_TRY(go_on(p, going));
+        RSH_TRY(resume_home(p, going));
         bool there = !lstat(p->target, &s);
         RSH_REQUIRE(!there || o->force || p->published, RSH_EVALUE,
                     "%s already exists (use --force to replace it)", p->target);
         return RSH_OK;
     }
-    RSH_TRY(rshi_partial_put_back(p)); /* an earlier run may have stopped between two renames */
-    return start_anew(p);
+    RSH_TRY(rshi_partial_put_back(p)); /* an earlier run may have been interrupted between two renames */
+    return start_over(p);
 }
 
 /* ---- files ---- */
 
-/* Files of the source that are open and not read give their descriptors back first. */
-static rsh_status open_file(void *ctx, int64_t i, int *fd, bool *none_left) {
+/* If no descriptor is left, closes source files that are not in use. */
+static rsh_status open_target_file(void *ctx, int64_t i, int *fd, bool *none_left) {
     rshi_ckpt_partial *p = ctx;
     char *path = NULL;
     RSH_TRY(file_path(p, i, &path));
@@ -191,7 +195,7 @@ rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint6
     bool made = false;
     *going = false;
     rsh_status st = set_paths(&p, target);
-    if (!st) st = take(&p, opts, &made, going);
+    if (!st) st = open_home(&p, opts, &made, going);
     if (st) {
         if (made) rshi_partial_abandon(&p);
         rshi_partial_close(&p);
@@ -228,13 +232,13 @@ static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) 
 rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     struct statvfs v;
     uint64_t missing = 0;
-    RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_file, p));
+    RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_target_file, p));
     for (int64_t i = 0; i < p->files->nfiles; i++) RSH_TRY(size_file(p, i, &missing));
     if (statvfs(p->home, &v)) return rshi_io_fail(p->home);
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,
-                "%s: the result needs %" PRIu64 " more bytes, the file system has %" PRIu64, p->home, missing,
-                free_bytes);
+                "%s: not enough disk space: the result needs %" PRIu64 " more bytes, %" PRIu64 " are free", p->home,
+                missing, free_bytes);
     return RSH_OK;
 }
 

@@ -1,10 +1,10 @@
-/* Ckpt read: the lazy reader of programs. */
+/* Ckpt read: reads a box of a tensor into memory of the caller. */
 #include "ckpt/read_box.h"
 #include "ckpt/view_read.h"
 
 #include <string.h>
 
-/* A box of a view is read dense, and then goes where it belongs. */
+/* Reads a box of a view into a contiguous buffer, then copies it with the caller's strides. */
 static rsh_status read_view(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rsh_box *box, char *to,
                             const int64_t *strides) {
     size_t size = rsh_dtype_size(t->dtype), n = size;
@@ -29,10 +29,11 @@ static rsh_status read_view(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const 
 rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, const rsh_memory *to) {
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM] = {0};
     bool empty = false; /* the sizes of an empty box may have a product that overflows */
-    bool inside = true; /* if not, rshi_ckpt_read_box says so */
+    bool inside = true; /* if not, rshi_ckpt_read_box returns the error */
     RSH_NEEDS(c);
     RSH_NEEDS(to);
-    RSH_REQUIRE(tensor >= 0 && tensor < c->ntensors, RSH_EINDEX, "%s: there is no tensor %lld", c->path,
+    RSH_REQUIRE(tensor >= 0 && tensor < c->ntensors, RSH_EINDEX,
+                "%s: tensor index must be at least 0 and below %lld, got %lld", c->path, (long long)c->ntensors,
                 (long long)tensor);
     const rshi_ckpt_tensor *t = &c->tensor[tensor];
     for (int d = 0; d < t->ndim; d++) {
@@ -40,7 +41,7 @@ rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, 
         shape[d] = !inside ? 0 : box ? box->hi[d] - box->lo[d] : t->shape[d];
         empty |= !shape[d];
     }
-    RSH_REQUIRE(to->data || empty, RSH_EVALUE, "rsh_ckpt_read: there is no memory for tensor \"%.300s\"", t->name);
+    RSH_REQUIRE(to->data || empty, RSH_EVALUE, "rsh_ckpt_read: to->data is NULL for tensor \"%.300s\"", t->name);
     if (!empty) rshi_dense_strides(t->ndim, shape, NULL, strides);
     if (t->view && inside) return read_view(c, t, box, to->data, to->strides ? to->strides : strides);
     return rshi_ckpt_read_box(c, tensor, box, to->data, to->strides ? to->strides : strides, NULL);

@@ -1,13 +1,13 @@
-/* Ends: where the elements of one tensor lie, as pieces of parts in files. */
+/* Ends: lists the pieces of one tensor and where they are stored in files. */
 #include "ckpt/view_pieces.h"
 
 #include <string.h>
 
 typedef struct making {
-    const rshi_file_tensor *lie;
+    const rshi_file_tensor *stored;
     rshi_ckpt_end *e;
     bool distinct;
-    int bits; /* of an element; less than 8: pieces are scaled to bytes */
+    int bits; /* of an element; if less than 8, pieces are converted to byte units */
 } making;
 
 void rshi_end_free_scales(rshi_ckpt_end *e) {
@@ -32,48 +32,49 @@ bool rshi_end_converts(const rshi_ckpt_end *e, rsh_dtype to) {
     return e->nscales > 0;
 }
 
-/* ---- elements of less than a byte ---- */
+/* ---- elements smaller than a byte ---- */
 
-static bool scale(int64_t *x, int bits) {
+static bool bits_to_bytes(int64_t *x, int bits) {
     bool whole = *x * bits % 8 == 0;
     *x = *x * bits / 8;
     return whole;
 }
 
-static bool scale_stripe(rshi_stripe *s, int bits) {
-    bool lo = scale(&s->lo, bits), len = scale(&s->len, bits), last = scale(&s->last, bits), stride = true;
+static bool stripe_to_bytes(rshi_stripe *s, int bits) {
+    bool lo = bits_to_bytes(&s->lo, bits), len = bits_to_bytes(&s->len, bits), last = bits_to_bytes(&s->last, bits),
+         stride = true;
     if (s->count > 1)
-        stride = scale(&s->stride, bits);
+        stride = bits_to_bytes(&s->stride, bits);
     else
         s->stride = s->len;
     return lo && len && last && stride;
 }
 
-static rsh_status scale_piece(const making *m, rshi_placed *p) {
-    int last = m->lie->ndim - 1;
-    bool whole = scale(&p->base, m->bits);
+static rsh_status piece_to_bytes(const making *m, rshi_stored_piece *p) {
+    int last = m->stored->ndim - 1;
+    bool whole = bits_to_bytes(&p->base, m->bits);
     if (last >= 0) {
         whole = whole && (p->stride[last] == 1 || rshi_stripe_size(&p->set[last]) <= 1);
-        whole &= scale_stripe(&p->set[last], m->bits);
+        whole &= stripe_to_bytes(&p->set[last], m->bits);
         p->stride[last] = 1;
     }
-    for (int d = 0; d < last; d++) whole &= scale(&p->stride[d], m->bits) || rshi_stripe_size(&p->set[d]) <= 1;
+    for (int d = 0; d < last; d++) whole &= bits_to_bytes(&p->stride[d], m->bits) || rshi_stripe_size(&p->set[d]) <= 1;
     RSH_REQUIRE(whole, RSH_EUNSUP,
-                "tensor \"%.200s\": elements of %s are cut inside bytes; cuts along the last dim and its size must be "
-                "multiples of a byte",
-                m->lie->name, rsh_dtype_name(m->lie->dtype));
+                "tensor \"%.200s\": a cut of %s elements falls inside a byte; the last dim and its parts must have a "
+                "whole number of bytes",
+                m->stored->name, rsh_dtype_name(m->stored->dtype));
     return RSH_OK;
 }
 
 /* ---- pieces ---- */
 
-static rsh_status add_piece(making *m, const rshi_placed *p) {
+static rsh_status add_piece(making *m, const rshi_stored_piece *p) {
     rshi_ckpt_end *e = m->e;
     RSH_TRY(RSHI_GROW(e->piece, e->npieces + 1, &e->pieces_room));
     e->piece[e->npieces] = *p;
     e->piece[e->npieces].group = e->ngroups;
     e->piece[e->npieces].scale = -1;
-    if (m->bits % 8) RSH_TRY(scale_piece(m, &e->piece[e->npieces]));
+    if (m->bits % 8) RSH_TRY(piece_to_bytes(m, &e->piece[e->npieces]));
     e->npieces++;
     return RSH_OK;
 }
@@ -84,7 +85,7 @@ static rsh_status add_copy(rshi_ckpt_end *e, const rshi_ckpt_part *part) {
     return RSH_OK;
 }
 
-/* The group of the pieces and copies from these numbers on. */
+/* Makes a group of the pieces and copies added since these indices. */
 static rsh_status add_group(making *m, int64_t piece, int64_t copy, int64_t rank) {
     rshi_ckpt_end *e = m->e;
     if (piece == e->npieces) {
@@ -93,25 +94,26 @@ static rsh_status add_group(making *m, int64_t piece, int64_t copy, int64_t rank
     }
     RSH_TRY(RSHI_GROW(e->group, e->ngroups + 1, &e->groups_room));
     e->group[e->ngroups++] =
-        (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank, rshi_moved_as(m->lie->dtype)};
+        (rshi_ckpt_group){piece, e->npieces - piece, copy, e->ncopies - copy, rank, rshi_moved_as(m->stored->dtype)};
     return RSH_OK;
 }
 
 static rsh_status add_whole(making *m) {
-    const rshi_file_tensor *lie = m->lie;
-    rshi_placed p = {.base = 0};
-    for (int d = 0; d < lie->ndim; d++) {
-        p.set[d] = rshi_stripe_range(0, lie->shape[d]);
-        if (!lie->shape[d]) return RSH_OK;
+    const rshi_file_tensor *stored = m->stored;
+    rshi_stored_piece p = {.base = 0};
+    for (int d = 0; d < stored->ndim; d++) {
+        p.set[d] = rshi_stripe_range(0, stored->shape[d]);
+        if (!stored->shape[d]) return RSH_OK;
     }
-    rshi_dense_strides(lie->ndim, lie->shape, NULL, p.stride);
-    RSH_TRY(add_copy(m->e, lie->parts));
-    if (m->bits % 8) { /* nothing is cut, so it is a run of bytes */
+    rshi_dense_strides(stored->ndim, stored->shape, NULL, p.stride);
+    RSH_TRY(add_copy(m->e, stored->parts));
+    if (m->bits % 8) { /* it is not cut, so it is one run of bytes */
         int64_t bytes = m->bits;
-        for (int d = 0; d < lie->ndim; d++) bytes *= lie->shape[d];
-        int64_t row = lie->ndim ? lie->shape[lie->ndim - 1] * m->bits : bytes;
-        RSH_REQUIRE(row % 8 == 0, RSH_EUNSUP, "tensor \"%.200s\": its last dim of %s ends inside a byte", lie->name,
-                    rsh_dtype_name(lie->dtype));
+        for (int d = 0; d < stored->ndim; d++) bytes *= stored->shape[d];
+        int64_t row = stored->ndim ? stored->shape[stored->ndim - 1] * m->bits : bytes;
+        RSH_REQUIRE(row % 8 == 0, RSH_EUNSUP,
+                    "tensor \"%.200s\": rows of %s elements must have a whole number of bytes", stored->name,
+                    rsh_dtype_name(stored->dtype));
     }
     RSH_TRY(add_piece(m, &p));
     return add_group(m, 0, 0, 0);
@@ -120,34 +122,34 @@ static rsh_status add_whole(making *m) {
 /* ---- parts of a layout ---- */
 
 static rsh_status add_layout_piece(making *m, const rshi_piece *p) {
-    const rsh_layout *l = m->lie->layout;
-    rshi_placed placed = {.base = 0};
+    const rsh_layout *l = m->stored->layout;
+    rshi_stored_piece stored = {.base = 0};
     rsh_part part;
     RSH_TRY(rsh_layout_part(l, p->rank, p->part, &part));
-    memcpy(placed.set, p->set, sizeof placed.set);
-    rshi_piece_place(l, p, part.strides, &placed.base, placed.stride);
-    return add_piece(m, &placed);
+    memcpy(stored.set, p->set, sizeof stored.set);
+    rshi_piece_place(l, p, part.strides, &stored.base, stored.stride);
+    return add_piece(m, &stored);
 }
 
-/* Of copies of an element one is its first. */
+/* Is this the first of several ranks that hold the piece? */
 static bool is_first(const rsh_layout *l, const rshi_piece *p) {
     return rshi_piece_holder_index(l, p, p->rank) == 0 && (!rshi_layout_irregular(l) || rshi_piece_first_copy(l, p));
 }
 
 static rsh_status add_pieces(making *m, const rshi_piece *list, int64_t n, int64_t rank, int64_t number) {
-    const rshi_ckpt_part *parts = m->lie->parts + number;
+    const rshi_ckpt_part *parts = m->stored->parts + number;
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < n && !st;) {
         int64_t part = list[i].part, piece = m->e->npieces, copy = m->e->ncopies;
         st = add_copy(m->e, &parts[part]);
         for (; i < n && list[i].part == part && !st; i++)
-            if (!m->distinct || is_first(m->lie->layout, &list[i])) st = add_layout_piece(m, &list[i]);
+            if (!m->distinct || is_first(m->stored->layout, &list[i])) st = add_layout_piece(m, &list[i]);
         if (!st) st = add_group(m, piece, copy, rank);
     }
     return st;
 }
 
-/* The rank that holds the same part and comes first; -1: this one. */
+/* The first rank that holds the same part; -1: `rank` itself. */
 static int64_t copied_from(const rsh_layout *l, const rshi_piece *list, int64_t n, int64_t rank) {
     int64_t first = -1;
     rsh_part mine, its;
@@ -171,8 +173,8 @@ rsh_status rshi_part_copy_of(const rsh_layout *l, int64_t rank, int64_t *of) {
     return RSH_OK;
 }
 
-/* A part like one that has a group: one more place to write.  The copies of a group lie together, so they are
- * collected first, by the rank that they copy. */
+/* A part that equals a part of an earlier rank, and so is one more copy of that group.  The copies of a group are
+ * adjacent in e->copy, so they are collected first and then merged by append_copies. */
 typedef struct copying {
     int64_t of; /* rank */
     rshi_ckpt_part part;
@@ -201,15 +203,15 @@ static rsh_status append_copies(rshi_ckpt_end *e, const copying *list, int64_t n
 typedef struct walking {
     copying *copies;
     int64_t ncopies, room;
-    int64_t number; /* of the rank's first part in the list of parts */
+    int64_t number; /* index of the rank's first part in the list of parts */
 } walking;
 
 static rsh_status add_rank(making *m, walking *w, int64_t rank) {
-    const rsh_layout *l = m->lie->layout;
+    const rsh_layout *l = m->stored->layout;
     rshi_piece *list = NULL;
     int64_t n = 0;
     RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
-    const rshi_ckpt_part *part = m->lie->parts + w->number;
+    const rshi_ckpt_part *part = m->stored->parts + w->number;
     int64_t of = m->distinct || !n ? -1 : copied_from(l, list, n, rank);
     rsh_status st = RSH_OK;
     if (of >= 0 && part->file >= 0) {
@@ -224,7 +226,7 @@ static rsh_status add_rank(making *m, walking *w, int64_t rank) {
 }
 
 static rsh_status add_ranks(making *m) {
-    const rsh_layout *l = m->lie->layout;
+    const rsh_layout *l = m->stored->layout;
     walking w = {0};
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < rsh_layout_nranks(l) && !st; i++) st = add_rank(m, &w, rsh_layout_rank(l, i));
@@ -233,18 +235,18 @@ static rsh_status add_ranks(making *m) {
     return st;
 }
 
-void rshi_file_tensor_shape(const rshi_file_tensor *lie, int64_t *shape) {
-    int bits = rsh_dtype_bits(lie->dtype);
-    for (int d = 0; d < lie->ndim; d++) shape[d] = lie->shape[d];
-    if (bits % 8 && lie->ndim) shape[lie->ndim - 1] = lie->shape[lie->ndim - 1] * bits / 8;
+void rshi_file_tensor_shape(const rshi_file_tensor *stored, int64_t *shape) {
+    int bits = rsh_dtype_bits(stored->dtype);
+    for (int d = 0; d < stored->ndim; d++) shape[d] = stored->shape[d];
+    if (bits % 8 && stored->ndim) shape[stored->ndim - 1] = stored->shape[stored->ndim - 1] * bits / 8;
 }
 
-rsh_status rshi_end_make(const rshi_file_tensor *lie, bool distinct, rshi_ckpt_end *out) {
-    making m = {lie, out, distinct, rsh_dtype_bits(lie->dtype)};
+rsh_status rshi_end_make(const rshi_file_tensor *stored, bool distinct, rshi_ckpt_end *out) {
+    making m = {stored, out, distinct, rsh_dtype_bits(stored->dtype)};
     out->npieces = out->ngroups = out->ncopies = 0;
     rshi_end_free_scales(out);
-    out->ndim = lie->ndim;
+    out->ndim = stored->ndim;
     out->size = m.bits < 8 ? 1 : (size_t)m.bits / 8;
-    rshi_file_tensor_shape(lie, out->shape);
-    return lie->layout ? add_ranks(&m) : add_whole(&m);
+    rshi_file_tensor_shape(stored, out->shape);
+    return stored->layout ? add_ranks(&m) : add_whole(&m);
 }

@@ -1,4 +1,4 @@
-/* Expr: reads expressions of rule files, such as cat(0, a, transpose(b)). */
+/* Expr: parses expressions of rule files, such as cat(0, a, transpose(b)). */
 #include "ckpt/expr.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 #define MOST_DEPTH    16
 #define MOST_OPERANDS 65536
 
-/* The arguments of each function: d a dim, g a number of groups, x an operand, X operands, n numbers, N numbers or `_`.
- */
+/* The arguments of each function: d is a dim, g a number of groups, x an operand, X several operands, n numbers, N
+ * numbers or `_`. */
 static const struct function {
     const char *word, *arguments;
     int least, most; /* numbers; most -1: any */
@@ -49,7 +49,7 @@ static void skip_blanks(reading_expr *r) {
     while (*r->at == ' ' || *r->at == '\t') r->at++;
 }
 
-/* Is there an integer, or `_`, as an argument of its own? */
+/* Is the next argument an integer or `_`? */
 static bool at_number(const reading_expr *r) {
     const char *p = r->at + (*r->at == '-');
     size_t n = *r->at == '_' ? 1 : strspn(p, "0123456789");
@@ -75,7 +75,7 @@ static rsh_status add_number(reading_expr *r, bool hole, rshi_expr *e) {
     RSH_TRY(read_number(r, hole, &e->number[e->nnumbers]));
     if (*start == '-')
         return r->at = start,
-               rshi_fail(RSH_EVALUE, "%s: expected a number that is not negative", rshi_expr_word(e->op));
+               rshi_fail(RSH_EVALUE, "%s: expected a number of at least 0", rshi_expr_word(e->op));
     e->nnumbers++;
     return RSH_OK;
 }
@@ -83,7 +83,7 @@ static rsh_status add_number(reading_expr *r, bool hole, rshi_expr *e) {
 static rsh_status read_expr(reading_expr *r, rshi_expr *e);
 
 static rsh_status add_operand(reading_expr *r, rshi_expr *e) {
-    RSH_REQUIRE(e->noperands < MOST_OPERANDS, RSH_EVALUE, "%s: more than %d operands", rshi_expr_word(e->op),
+    RSH_REQUIRE(e->noperands < MOST_OPERANDS, RSH_EVALUE, "%s: expected at most %d operands", rshi_expr_word(e->op),
                 MOST_OPERANDS);
     RSH_TRY(RSHI_GROW(e->operand, e->noperands + 1, &e->operands_room));
     rshi_expr *x = &e->operand[e->noperands];
@@ -94,7 +94,7 @@ static rsh_status add_operand(reading_expr *r, rshi_expr *e) {
     return RSH_OK;
 }
 
-/* A comma, unless it is the first argument; *more is false at the closing parenthesis. */
+/* Skips the comma before an argument, except before the first; *more is false at the closing parenthesis. */
 static rsh_status next_argument(reading_expr *r, bool *first, bool *more) {
     skip_blanks(r);
     *more = *r->at != ')';
@@ -118,7 +118,7 @@ static rsh_status read_argument(reading_expr *r, char kind, rshi_expr *e) {
         return RSH_OK;
     case 'g':
         RSH_TRY(read_number(r, false, &e->groups));
-        if (e->groups < 1) return r->at = start, rshi_fail(RSH_EVALUE, "expected a number of groups, at least 1");
+        if (e->groups < 1) return r->at = start, rshi_fail(RSH_EVALUE, "the number of groups must be at least 1");
         return RSH_OK;
     case 'n':
     case 'N': return add_number(r, kind == 'N', e);
@@ -142,7 +142,7 @@ static rsh_status read_arguments(reading_expr *r, rshi_expr *e) {
         bool list = *kind == 'X' || *kind == 'n' || *kind == 'N';
         if (!more && (!*kind || *kind == 'n' || *kind == 'N' || (*kind == 'X' && e->noperands))) break;
         RSH_REQUIRE(more && *kind, RSH_EVALUE, "%s: %s", rshi_expr_word(e->op),
-                    more ? "expected \")\": there are too many arguments" : "there are too few arguments");
+                    more ? "too many arguments; expected \")\"" : "too few arguments");
         RSH_TRY(read_argument(r, *kind, e));
         if (!list) continue;
         for (;;) { /* the rest of the list; numbers end a list of operands */
@@ -151,7 +151,7 @@ static rsh_status read_arguments(reading_expr *r, rshi_expr *e) {
             RSH_TRY(read_argument(r, *kind, e));
         }
         if (!more) break;
-        first = true; /* the comma is behind us */
+        first = true; /* the comma has been read */
     }
     r->at++;
     return check_numbers(e);
@@ -162,14 +162,14 @@ static rsh_status read_call(reading_expr *r, const char *word, size_t n, rshi_ex
         if (strlen(functions[i].word) == n && !memcmp(functions[i].word, word, n)) {
             e->op = (rshi_expr_op)i;
             if (e->op == RSHI_EXPR_STACK) e->stack = r->stacks++;
-            RSH_REQUIRE(r->stacks <= RSHI_MOST_STACKS, RSH_EVALUE, "a line may have at most %d stacks",
+            RSH_REQUIRE(r->stacks <= RSHI_MOST_STACKS, RSH_EVALUE, "a line may use stack at most %d times",
                         RSHI_MOST_STACKS);
             r->at = word + n + 1;
             return read_arguments(r, e);
         }
     return rshi_fail(RSH_EVALUE,
-                     "unknown function \"%.*s\"; known are cat, stack, interleave, permute, transpose, slice, reshape, "
-                     "dequantise, split, unstack and deinterleave",
+                     "unknown function \"%.*s\"; expected cat, stack, interleave, permute, transpose, slice, reshape, "
+                     "dequantise, split, unstack or deinterleave",
                      (int)rshi_min((int64_t)n, 100), word);
 }
 
@@ -188,7 +188,8 @@ static rsh_status read_expr(reading_expr *r, rshi_expr *e) {
     e->captures = e->name.captures;
     if (e->name.has_globs || e->name.has_shifts)
         return r->at = word,
-               rshi_fail(RSH_EVALUE, "a name in an expression has captures and lists, no * ? <a-b> {i+n}");
+               rshi_fail(RSH_EVALUE, "a name in an expression must not have * ? <a-b> or {i+n}; use captures such as "
+                                     "{i} or lists such as {q,k,v}");
     return RSH_OK;
 }
 

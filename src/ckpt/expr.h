@@ -1,4 +1,4 @@
-/* Expr: what a target tensor is made of, as a rule file says it. */
+/* Expr: the parsed expression of a rule "TARGET = EXPR". */
 #ifndef RESHARD_CKPT_EXPR_H
 #define RESHARD_CKPT_EXPR_H
 
@@ -16,7 +16,7 @@ typedef enum rshi_expr_op {
     RSHI_EXPR_SLICE,
     RSHI_EXPR_RESHAPE,
     RSHI_EXPR_DEQUANTISE,
-    /* these make several targets; they stand outermost */
+    /* these make several targets; they must be outermost */
     RSHI_EXPR_SPLIT,
     RSHI_EXPR_UNSTACK,
     RSHI_EXPR_DEINTERLEAVE
@@ -27,15 +27,15 @@ typedef struct rshi_expr {
     rshi_name_pattern name; /* of NAME */
     int64_t dim;            /* -1: the last */
     int64_t groups;         /* of INTERLEAVE and DEINTERLEAVE */
-    int64_t *number;        /* sizes, dims or bounds, as the op has them; -1 is `_` */
+    int64_t *number;        /* sizes, dims or bounds, depending on op; -1 is `_` */
     int64_t nnumbers, numbers_room;
     struct rshi_expr *operand; /* owned, like all lists here */
     int64_t noperands, operands_room;
     unsigned captures; /* of all names in it */
-    int stack;         /* of STACK: its number in the line */
+    int stack;         /* of STACK: its index in the line */
 } rshi_expr;
 
-/* Reads an expression at *text, which moves behind it, or to where it went wrong.  RSH_EVALUE,
+/* Parses an expression at *text and advances *text to its end, or to the error.  RSH_EVALUE;
  * RSH_ENOMEM. */
 rsh_status rshi_expr_parse(const char **text, rshi_capture_names *names, rshi_expr *out);
 void rshi_expr_free(rshi_expr *e);

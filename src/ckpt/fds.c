@@ -1,16 +1,16 @@
-/* Fds: files of a list, open while they are used and a while longer, a bounded number at a time. */
+/* Fds: a cache of open file descriptors with a bounded size; closes the least recently used file. */
 #include "ckpt/fds.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define OPEN_MOST 200 /* files; a process may have 1,024 */
-#define SHARE     4   /* of a lower limit: tables of a source, a target and a check, and the rest of the program */
+#define OPEN_MOST 200 /* files; the usual limit of a process is 1,024 */
+#define SHARE     4   /* with a low limit each cache takes a quarter: source, target, verification, the program */
 
 typedef struct opened {
     int fd;        /* -1: closed */
-    int users;     /* threads that have it now */
-    uint64_t last; /* use, by the clock, which counts uses */
+    int users;     /* threads that use it now */
+    uint64_t last; /* value of rshi_fds.clock at the last use; the clock counts uses */
 } opened;
 
 static int64_t most_open(void) {
@@ -37,8 +37,8 @@ void rshi_fds_free(rshi_fds *f) {
     f->file = NULL;
 }
 
-/* Closes what was not used for longest and nobody has; false: there is none. */
-static bool close_one(rshi_fds *f) {
+/* Closes the least recently used file that no thread uses; false: there is none. */
+static bool close_oldest(rshi_fds *f) {
     int64_t oldest = -1;
     for (int64_t i = 0; i < f->n; i++)
         if (f->file[i].fd >= 0 && !f->file[i].users && (oldest < 0 || f->file[i].last < f->file[oldest].last))
@@ -52,7 +52,7 @@ static bool close_one(rshi_fds *f) {
 
 bool rshi_fds_release(rshi_fds *f) {
     pthread_mutex_lock(&f->lock);
-    bool closed = close_one(f);
+    bool closed = close_oldest(f);
     pthread_mutex_unlock(&f->lock);
     return closed;
 }
@@ -60,11 +60,11 @@ bool rshi_fds_release(rshi_fds *f) {
 static rsh_status open_file(rshi_fds *f, int64_t i) {
     bool none_left = false;
     rsh_status st;
-    if (f->nopen >= f->most) close_one(f);
+    if (f->nopen >= f->most) close_oldest(f);
     do {
         f->file[i].fd = -1;
         st = f->open(f->ctx, i, &f->file[i].fd, &none_left);
-    } while (st && none_left && close_one(f));
+    } while (st && none_left && close_oldest(f));
     f->nopen += !st;
     return st;
 }

@@ -1,4 +1,4 @@
-/* fds: descriptors of many files, of which only some are open. */
+/* fds: a cache of open file descriptors. */
 #ifndef RESHARD_CKPT_FDS_H
 #define RESHARD_CKPT_FDS_H
 
@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* Opens file i.  With *none_left the process has no descriptor left. */
+/* Opens file i.  *none_left: the process has no descriptor left. */
 typedef rsh_status rshi_fds_open_fn(void *ctx, int64_t i, int *fd, bool *none_left);
 
 typedef struct rshi_fds {
@@ -19,12 +19,12 @@ typedef struct rshi_fds {
 } rshi_fds;
 
 rsh_status rshi_fds_init(rshi_fds *f, int64_t n, rshi_fds_open_fn *open, void *ctx);
-/* Closes all.  No-op for one that is all zero. */
+/* Closes all files.  No-op if *f is all zero. */
 void rshi_fds_free(rshi_fds *f);
-/* Between take and give the descriptor stays open.  From any thread. */
+/* Opens file i if necessary; it stays open until rshi_fds_give.  From any thread. */
 rsh_status rshi_fds_take(rshi_fds *f, int64_t i, int *fd);
 void rshi_fds_give(rshi_fds *f, int64_t i);
-/* Closes a file that nobody has now; false: there is none. */
+/* Closes a file that no thread uses; false: there is none. */
 bool rshi_fds_release(rshi_fds *f);
 
 #endif

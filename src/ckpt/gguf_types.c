@@ -1,6 +1,7 @@
-/* GGUF types: their names, blocks and dtypes, by number. */
+/* GGUF types: names, block sizes and dtypes, by number. */
 #include "ckpt/gguf.h"
 
+/* By number: the name, and elements and bytes of a block. */
 static const rshi_packing types[] = {
     [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
     [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},
@@ -13,7 +14,7 @@ static const rshi_packing types[] = {
     [40] = {"NVFP4", 64, 36},    [41] = {"Q1_0", 128, 18},    [42] = {"Q2_0", 64, 18},
 };
 
-/* Types that are dtypes. */
+/* Unquantised types. */
 static const struct {
     uint32_t type;
     rsh_dtype dtype;

@@ -1,7 +1,7 @@
-/* Glob: names of tensors by pattern, and names of rank files by pattern.
+/* Glob: matches names of tensors and names of rank files against patterns.
  *
- * In patterns of tensors `*` matches any text, dots too, `?` one character, `<a-b>` an integer from a to b.  In
- * patterns of files {rank} and {part} stand for numbers, {rank:05} for one of five digits. */
+ * In tensor patterns `*` matches any text including dots, `?` one character, `<a-b>` an integer from a to b.  In file
+ * patterns {rank} and {part} are numbers, {rank:05} is a number of five digits. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ static bool take_number(const char **p, int64_t *out) {
     return *p > start && !is_digit(**p);
 }
 
-/* "<a-b>" at *p, and what it says. */
+/* Parses "<a-b>" at *p. */
 static bool take_range(const char **p, int64_t *a, int64_t *b) {
     const char *q = *p;
     if (*q++ != '<' || !take_number(&q, a) || *q++ != '-' || !take_number(&q, b) || *q++ != '>') return false;
@@ -26,8 +26,8 @@ static bool take_range(const char **p, int64_t *a, int64_t *b) {
     return true;
 }
 
-/* One step: what stands at *p, which is no star, against what stands at *s.  A number is all its digits. */
-static bool step(const char **p, const char **s, const char *name) {
+/* Matches one pattern item other than a star.  `<a-b>` must match a whole number, not some of its digits. */
+static bool match_item(const char **p, const char **s, const char *name) {
     int64_t a, b, n;
     if (take_range(p, &a, &b)) {
         bool starts = is_digit(**s) && (*s == name || !is_digit((*s)[-1])) && (**s != '0' || !is_digit((*s)[1]));
@@ -39,7 +39,7 @@ static bool step(const char **p, const char **s, const char *name) {
     return true;
 }
 
-/* What lies between two stars is best matched as early as possible, so only the last star ever skips more. */
+/* Text between two stars is matched as early as possible, so backtracking is needed only to the last star. */
 bool rshi_glob(const char *pattern, const char *name) {
     const char *p = pattern, *s = name, *star = NULL, *skipped = NULL;
     for (;;) {
@@ -48,7 +48,7 @@ bool rshi_glob(const char *pattern, const char *name) {
             skipped = s;
         } else if (!*p && !*s) {
             return true;
-        } else if (!*p || !step(&p, &s, name)) {
+        } else if (!*p || !match_item(&p, &s, name)) {
             if (!star || !*skipped) return false;
             p = star;
             s = ++skipped;
@@ -58,8 +58,8 @@ bool rshi_glob(const char *pattern, const char *name) {
 
 /* ---- files ---- */
 
-/* "{rank}", "{rank:05}" or the same with part; the number's width, or -1. */
-static int take_hole(const char **p, const char *word) {
+/* Parses "{WORD}" or "{WORD:05}" at *p.  Returns the width of the number, or -1. */
+static int take_placeholder(const char **p, const char *word) {
     size_t n = strlen(word);
     const char *q = *p;
     int64_t width = 0;
@@ -75,9 +75,9 @@ rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char *
     rshi_text t = {0};
     for (const char *p = files; *p;) {
         int width;
-        if ((width = take_hole(&p, "rank")) >= 0)
+        if ((width = take_placeholder(&p, "rank")) >= 0)
             rshi_text_add(&t, "%0*" PRId64, width, rank);
-        else if ((width = take_hole(&p, "part")) >= 0)
+        else if ((width = take_placeholder(&p, "part")) >= 0)
             rshi_text_add(&t, "%0*" PRId64, width, part);
         else
             rshi_text_add(&t, "%c", *p++);
@@ -87,7 +87,7 @@ rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char *
     return RSH_OK;
 }
 
-/* A number at *s, which is the one that was seen before, if there was one. */
+/* Parses a number at *s; if *seen is set, it must be the same number. */
 static bool same_number(const char **s, int64_t *seen) {
     int64_t n;
     if (!take_number(s, &n) || (*seen >= 0 && *seen != n)) return false;
@@ -99,9 +99,9 @@ bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_
     const char *s = name;
     *rank = *part = -1;
     for (const char *p = files; *p;) {
-        if (take_hole(&p, "rank") >= 0) {
+        if (take_placeholder(&p, "rank") >= 0) {
             if (!same_number(&s, rank)) return false;
-        } else if (take_hole(&p, "part") >= 0) {
+        } else if (take_placeholder(&p, "part") >= 0) {
             if (!same_number(&s, part)) return false;
         } else if (*p++ != *s++) {
             return false;
@@ -110,11 +110,11 @@ bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_
     return !*s;
 }
 
-/* Does the pattern name the rank, or the part? */
+/* Does the pattern contain {WORD}? */
 bool rshi_files_names(const char *files, const char *word) {
     for (const char *p = files; *p; p++) {
         const char *q = p;
-        if (take_hole(&q, word) >= 0) return true;
+        if (take_placeholder(&q, word) >= 0) return true;
     }
     return false;
 }

@@ -1,7 +1,7 @@
-/* Header: the tensors that the first bytes of a safetensors file list.
+/* Header: reads the header of a safetensors file.
  *
- * Eight bytes say how long the JSON is, then comes the JSON, then the data, which the tensors tile from its first byte
- * to the end of the file.  The JSON is read once, in windows; only the entries are kept. */
+ * A file has the length of the JSON in eight bytes, the JSON, and the data, which the tensors must cover without gaps
+ * to the end of the file.  The JSON is parsed in one pass; only the entries are kept. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -51,13 +51,13 @@ const char *rshi_safetensors_name(rsh_dtype dtype) {
     return NULL;
 }
 
-/* ---- reading one ---- */
+/* ---- entries ---- */
 
 typedef struct reading {
     rshi_json json;
     rshi_header *h;
     uint64_t size;         /* of the file */
-    rshi_header_tensor *t; /* the entry at hand */
+    rshi_header_tensor *t; /* the current entry */
     bool has_dtype, has_shape, has_offsets;
 } reading;
 
@@ -80,15 +80,15 @@ static rsh_status refuse(const reading *r, const char *format, ...) {
 static rsh_status read_dtype(reading *r) {
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_STRING));
     rsh_dtype dtype = find_dtype(r->json.text, r->json.length);
-    if (dtype == RSH_DTYPE_NONE) REFUSE(r, "\"%.40s\" is no dtype of safetensors", r->json.text);
+    if (dtype == RSH_DTYPE_NONE) REFUSE(r, "unknown dtype \"%.40s\"", r->json.text);
     r->t->dtype = (uint8_t)dtype;
     return RSH_OK;
 }
 
 static rsh_status read_size(reading *r, rshi_json_token t, const char *what, int64_t *out) {
     if (t != RSHI_JSON_NUMBER || !r->json.is_int || r->json.number < 0)
-        REFUSE(r, "%s %.40s is no whole number from 0 to 2^63 - 1", what,
-               t == RSHI_JSON_NUMBER ? r->json.text : "in the list");
+        REFUSE(r, "%s must be an integer from 0 to 2^63 - 1, got %.40s", what,
+               t == RSHI_JSON_NUMBER ? r->json.text : "another value");
     *out = r->json.number;
     return RSH_OK;
 }
@@ -102,7 +102,7 @@ static rsh_status read_shape(reading *r) {
     r->t->ndim = 0;
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_LIST));
     while (!(st = rshi_json_item(&r->json, &t, &more)) && more) {
-        if (r->t->ndim == RSH_MAX_NDIM) REFUSE(r, "more than %d dims", RSH_MAX_NDIM);
+        if (r->t->ndim == RSH_MAX_NDIM) REFUSE(r, "more than %d dims are not supported", RSH_MAX_NDIM);
         RSH_TRY(RSHI_GROW(h->shapes, h->nshapes + 1, &h->shapes_room));
         RSH_TRY(read_size(r, t, "size", &h->shapes[h->nshapes]));
         h->nshapes++;
@@ -121,16 +121,17 @@ static rsh_status read_offsets(reading *r) {
     }
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_LIST_END));
     uint64_t data = r->size - r->h->data;
-    if (at[1] < at[0]) REFUSE(r, "its data ends at %" PRId64 ", before it begins at %" PRId64, at[1], at[0]);
+    if (at[1] < at[0]) REFUSE(r, "data_offsets end at %" PRId64 ", before their start %" PRId64, at[1], at[0]);
     if ((uint64_t)at[1] > data)
-        REFUSE(r, "its data ends at byte %" PRId64 " of the data, of which the file has %" PRIu64, at[1], data);
+        REFUSE(r, "data_offsets end at byte %" PRId64 ", but the file has only %" PRIu64
+                  " bytes of data; it is truncated or damaged", at[1], data);
     r->t->begin = r->h->data + (uint64_t)at[0];
     r->t->end = r->h->data + (uint64_t)at[1];
     return RSH_OK;
 }
 
-static rsh_status once(reading *r, bool *seen, const char *key) {
-    if (*seen) REFUSE(r, "\"%s\" stands twice", key);
+static rsh_status check_once(reading *r, bool *seen, const char *key) {
+    if (*seen) REFUSE(r, "duplicate key \"%s\"", key);
     *seen = true;
     return RSH_OK;
 }
@@ -138,29 +139,29 @@ static rsh_status once(reading *r, bool *seen, const char *key) {
 static rsh_status read_field(reading *r) {
     const char *key = r->json.text;
     if (!strcmp(key, "dtype")) {
-        RSH_TRY(once(r, &r->has_dtype, "dtype"));
+        RSH_TRY(check_once(r, &r->has_dtype, "dtype"));
         return read_dtype(r);
     }
     if (!strcmp(key, "shape")) {
-        RSH_TRY(once(r, &r->has_shape, "shape"));
+        RSH_TRY(check_once(r, &r->has_shape, "shape"));
         return read_shape(r);
     }
     if (!strcmp(key, "data_offsets")) {
-        RSH_TRY(once(r, &r->has_offsets, "data_offsets"));
+        RSH_TRY(check_once(r, &r->has_offsets, "data_offsets"));
         return read_offsets(r);
     }
-    REFUSE(r, "\"%.40s\" is none of dtype, shape and data_offsets", key);
+    REFUSE(r, "unknown key \"%.40s\"; expected \"dtype\", \"shape\" or \"data_offsets\"", key);
 }
 
-/* Bytes of a dense tensor; false if 63 bits cannot count its bits, or they end inside a byte. */
+/* The size of a tensor in bytes; false: the number of bits overflows, or is not a multiple of 8. */
 static bool dense_bytes(const rshi_header *h, const rshi_header_tensor *t, uint64_t *bytes, const char **why) {
     int64_t count, bits;
-    *why = "its shape has more elements than 64 bits can count";
+    *why = "its size in bits exceeds 2^63 - 1";
     for (int d = 0; d < t->ndim; d++)
         if (!h->shapes[t->shape + (uint32_t)d]) return *bytes = 0, true;
     if (!rshi_product(t->ndim, h->shapes + t->shape, &count)) return false;
     if (!rshi_mul(count, rsh_dtype_bits((rsh_dtype)t->dtype), &bits)) return false;
-    *why = "its last element ends inside a byte";
+    *why = "its size is not a whole number of bytes";
     *bytes = (uint64_t)bits / 8;
     return bits % 8 == 0;
 }
@@ -169,10 +170,10 @@ static rsh_status check_entry(reading *r) {
     const char *why;
     uint64_t bytes;
     if (!r->has_dtype || !r->has_shape || !r->has_offsets)
-        REFUSE(r, "it has no \"%s\"", !r->has_dtype ? "dtype" : !r->has_shape ? "shape" : "data_offsets");
+        REFUSE(r, "missing key \"%s\"", !r->has_dtype ? "dtype" : !r->has_shape ? "shape" : "data_offsets");
     if (!dense_bytes(r->h, r->t, &bytes, &why)) REFUSE(r, "%s", why);
     if (bytes != r->t->end - r->t->begin)
-        REFUSE(r, "its dtype and shape need %" PRIu64 " bytes, its data_offsets have %" PRIu64, bytes,
+        REFUSE(r, "its dtype and shape need %" PRIu64 " bytes, but its data_offsets have %" PRIu64, bytes,
                r->t->end - r->t->begin);
     return RSH_OK;
 }
@@ -195,7 +196,7 @@ static rsh_status read_entry(reading *r) {
     return RSH_OK;
 }
 
-/* A list of pairs that owns its texts. */
+/* Adds a pair; its texts are in the header's store. */
 static rsh_status add_pair(rshi_header *h, const char *key, const char *value) {
     RSH_TRY(RSHI_GROW(h->meta, h->nmeta + 1, &h->meta_room));
     rshi_ckpt_pair *p = &h->meta[h->nmeta];
@@ -220,7 +221,7 @@ static rsh_status read_metadata(reading *r) {
     return st;
 }
 
-static rsh_status read_all(reading *r) {
+static rsh_status read_entries(reading *r) {
     rsh_status st;
     bool metadata = false, more;
     RSH_TRY(rshi_json_want(&r->json, RSHI_JSON_OBJECT));
@@ -229,7 +230,7 @@ static rsh_status read_all(reading *r) {
             RSH_TRY(read_entry(r));
             continue;
         }
-        if (metadata) return rshi_json_fail(&r->json, "\"__metadata__\" stands twice");
+        if (metadata) return rshi_json_fail(&r->json, "duplicate key \"__metadata__\"");
         metadata = true;
         RSH_TRY(read_metadata(r));
     }
@@ -237,7 +238,7 @@ static rsh_status read_all(reading *r) {
     return rshi_json_want(&r->json, RSHI_JSON_END);
 }
 
-/* ---- checking them all ---- */
+/* ---- checks of all entries ---- */
 
 static int by_begin(const void *a, const void *b) {
     const rshi_header_tensor *x = a, *y = b;
@@ -254,8 +255,8 @@ static rsh_status check_tiling(rshi_header *h, const char *name, uint64_t size) 
     for (int64_t i = 0; i < h->ntensors; i++) {
         const rshi_header_tensor *t = &h->tensor[i];
         RSH_REQUIRE(t->begin >= at, RSH_EVALUE,
-                    "%s: tensor \"%.200s\": its data begins at byte %" PRIu64 ", inside that of \"%.200s\", which ends "
-                    "at %" PRIu64,
+                    "%s: tensor \"%.200s\": its data begins at byte %" PRIu64 ", inside the data of \"%.200s\", which "
+                    "ends at %" PRIu64,
                     name, t->name, t->begin, h->tensor[i - 1].name, at);
         RSH_REQUIRE(t->begin == at, RSH_EVALUE,
                     "%s: tensor \"%.200s\": its data begins at byte %" PRIu64 "; bytes %" PRIu64 " to %" PRIu64
@@ -264,11 +265,12 @@ static rsh_status check_tiling(rshi_header *h, const char *name, uint64_t size) 
         at = t->end;
     }
     RSH_REQUIRE(at == size, RSH_EVALUE,
-                "%s: the data of the last tensor ends at byte %" PRIu64 ", the file at byte %" PRIu64, name, at, size);
+                "%s: the data of the last tensor ends at byte %" PRIu64 ", but the file ends at byte %" PRIu64, name,
+                at, size);
     return RSH_OK;
 }
 
-/* Two of the names that are equal; tables of numbers, twice as long as the list. */
+/* Checks that names are unique, with a hash table that is at most half full. */
 static rsh_status check_names(const rshi_header *h, const char *name) {
     size_t nslots = 16;
     while (nslots < 2 * (size_t)h->ntensors) nslots *= 2;
@@ -284,7 +286,7 @@ static rsh_status check_names(const rshi_header *h, const char *name) {
         for (; slot[at].number; at = (at + 1) & (nslots - 1))
             if (slot[at].hash == (uint32_t)(hash >> 32) && !strcmp(h->tensor[slot[at].number - 1].name, text)) break;
         if (slot[at].number)
-            st = rshi_fail(RSH_EVALUE, "%s: byte %u: tensor \"%.200s\" stands twice; the other is at byte %u", name,
+            st = rshi_fail(RSH_EVALUE, "%s: byte %u: duplicate tensor \"%.200s\"; the other one is at byte %u", name,
                            h->tensor[i].at, text, h->tensor[slot[at].number - 1].at);
         slot[at].hash = (uint32_t)(hash >> 32);
         slot[at].number = (uint32_t)i + 1;
@@ -301,7 +303,7 @@ static rsh_status check_metadata(rshi_header *h, const char *name) {
     if (h->nmeta) qsort(h->meta, (size_t)h->nmeta, sizeof *h->meta, by_key);
     for (int64_t i = 1; i < h->nmeta; i++)
         RSH_REQUIRE(strcmp(h->meta[i - 1].key, h->meta[i].key), RSH_EVALUE,
-                    "%s: key \"%.200s\" stands twice in __metadata__", name, h->meta[i].key);
+                    "%s: duplicate key \"%.200s\" in __metadata__", name, h->meta[i].key);
     return RSH_OK;
 }
 
@@ -316,13 +318,14 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
                 "%s: this is a git-lfs pointer, not a safetensors file; run \"git lfs pull\"", name);
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
+    RSH_REQUIRE(*length, RSH_EVALUE, "%s: byte 0: not a safetensors file: its header would be empty", name);
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,
-                "%s: byte 0: not a safetensors file: its header would have %" PRIu64 " bytes, at most %u are allowed",
-                name,
-                *length, RSHI_HEADER_MOST);
+                "%s: byte 0: not a safetensors file: its header would have %" PRIu64
+                " bytes, and at most %u are allowed",
+                name, *length, RSHI_HEADER_MOST);
     RSH_REQUIRE(*length <= size - 8, RSH_EVALUE,
-                "%s: byte 0: the header claims %" PRIu64 " bytes, after its length the file has %" PRIu64
-                ": it is truncated, or not a safetensors file",
+                "%s: byte 0: the header should have %" PRIu64 " bytes, but only %" PRIu64
+                " follow; the file is truncated, or is not a safetensors file",
                 name, *length, size - 8);
     return RSH_OK;
 }
@@ -337,7 +340,7 @@ static rsh_status read_header(int fd, const char *name, rshi_header *h) {
     RSH_TRY(read_length(fd, name, r.size, &length));
     h->data = 8 + length;
     RSH_TRY(rshi_json_open(&r.json, fd, 8, length, name));
-    rsh_status st = read_all(&r);
+    rsh_status st = read_entries(&r);
     h->hash = r.json.hash;
     rshi_json_close(&r.json);
     if (!st) st = check_names(h, name);
@@ -350,7 +353,7 @@ rsh_status rshi_header_read(const char *path, const char *name, rshi_header *out
     rshi_header h = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return rshi_io_fail(name);
-    rsh_status st = RSHI_GROW(h.shapes, 1, &h.shapes_room); /* so that a scalar has a place in it, too */
+    rsh_status st = RSHI_GROW(h.shapes, 1, &h.shapes_room); /* so that shapes is not NULL if all tensors are scalars */
     if (!st) st = read_header(fd, name, &h);
     close(fd);
     if (st)

@@ -1,4 +1,4 @@
-/* Job: the windows of many tensors, worked through by a few threads in the order in which their bytes lie. */
+/* Job: processes the windows of many tensors with several threads, in file order. */
 #include "ckpt/impl.h"
 #include "ckpt/view.h"
 
@@ -9,15 +9,15 @@
 
 #include "wait/wait.h"
 
-#define TASK_WINDOWS 256 /* small tensors are taken together: one line of the journal for all of them */
+#define TASK_WINDOWS 256 /* small windows are grouped into tasks, so that the journal is written less often */
 #define MOST_THREADS 8
 
-/* One thread's share. */
+/* The state of one thread. */
 typedef struct worker {
     rshi_mover mover;
-    int64_t tensor; /* whose ends the mover has; -1: none */
+    int64_t tensor; /* the tensor that the mover is set up for; -1: none */
     rshi_grid grid;
-    rshi_moved *moved; /* of the task at hand; TASK_WINDOWS */
+    rshi_moved *moved; /* results of the current task; TASK_WINDOWS entries */
 } worker;
 
 typedef struct rshi_job_state {
@@ -29,17 +29,17 @@ typedef struct rshi_job_state {
     struct task {
         int64_t first;  /* window */
         uint64_t bytes; /* of the source */
-    } * task;           /* one more than there are: it begins where the last one ends */
+    } * task;           /* ntasks, and one more that marks the end */
     int64_t ntasks, room;
-    atomic_int_fast64_t last_task; /* tasks behind it need no work: a difference was found before */
+    atomic_int_fast64_t last_task; /* later tasks are skipped, since an earlier difference was found */
     uint64_t bytes_done;
-    double told; /* when progress was last told */
+    double told; /* time of the last progress callback */
 } state;
 
-static void get_lies(const rshi_job *j, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
+static void describe_sides(const rshi_job *j, int64_t tensor, rshi_file_tensor *from, rshi_file_tensor *to) {
     *to = (rshi_file_tensor){0};
-    j->lies(j->ctx, tensor, from, to);
-    if (j->deed == RSHI_WINDOW_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
+    j->describe(j->ctx, tensor, from, to);
+    if (j->mode == RSHI_WINDOW_DIGEST && !to->shape) to->ndim = from->ndim, to->shape = from->shape;
 }
 
 static bool is_tiled(const rsh_layout *l) { return l && rsh_layout_describe(l)->has_order; }
@@ -68,12 +68,12 @@ static rsh_status add_task(state *s, int64_t window) {
     return RSH_OK;
 }
 
-/* A task ends when it has a full window, or many small ones. */
+/* A task has one full window or many small ones. */
 static rsh_status plan_tensor(rshi_job *j, int64_t tensor) {
     state *s = j->state;
     rshi_file_tensor from, to;
     rshi_grid g;
-    get_lies(j, tensor, &from, &to);
+    describe_sides(j, tensor, &from, &to);
     make_grid(&from, &to, &g);
     j->first[tensor] = j->nwindows;
     for (int64_t w = 0; w < g.n; w++, j->nwindows++) {
@@ -117,7 +117,7 @@ int64_t rshi_job_tensor(const rshi_job *j, int64_t window) {
 
 /* ---- running ---- */
 
-static void fail(rshi_job *j, rsh_status st) {
+static void set_failed(rshi_job *j, rsh_status st) {
     state *s = j->state;
     pthread_mutex_lock(&s->lock);
     if (!s->failed) snprintf(s->sentence, sizeof s->sentence, "%s", rsh_error_detail());
@@ -126,15 +126,15 @@ static void fail(rshi_job *j, rsh_status st) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static rsh_status take_tensor(rshi_job *j, worker *w, int64_t tensor) {
+static rsh_status set_up_tensor(rshi_job *j, worker *w, int64_t tensor) {
     rshi_file_tensor from, to;
     if (w->tensor == tensor) return RSH_OK;
     w->tensor = -1;
-    get_lies(j, tensor, &from, &to);
+    describe_sides(j, tensor, &from, &to);
     make_grid(&from, &to, &w->grid);
     RSH_TRY(from.view ? rshi_view_end(j->source, from.view, from.name, &w->mover.src)
                       : rshi_end_make(&from, true, &w->mover.src));
-    if (j->deed != RSHI_WINDOW_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
+    if (j->mode != RSHI_WINDOW_DIGEST) RSH_TRY(rshi_end_make(&to, false, &w->mover.dst));
     w->mover.to = rshi_moved_as(to.dtype);
     w->mover.converts = rshi_end_converts(&w->mover.src, w->mover.to);
     w->tensor = tensor;
@@ -156,7 +156,7 @@ static rsh_status run_window(rshi_job *j, worker *w, int64_t window, rshi_moved 
     int64_t tensor = w->tensor;
     rsh_box box;
     if (tensor < 0 || window < j->first[tensor] || window >= j->first[tensor + 1]) tensor = rshi_job_tensor(j, window);
-    RSH_TRY(take_tensor(j, w, tensor));
+    RSH_TRY(set_up_tensor(j, w, tensor));
     rshi_grid_box(&w->grid, window - j->first[tensor], &box);
     w->mover.sum = w->mover.source_sum = (rsh_digest){0, 0};
     w->mover.hash = (uint64_t)window;
@@ -166,8 +166,8 @@ static rsh_status run_window(rshi_job *j, worker *w, int64_t window, rshi_moved 
     return RSH_OK;
 }
 
-/* Sums, the journal and progress, by one thread at a time. */
-static rsh_status settle(rshi_job *j, worker *w, int64_t n, uint64_t bytes) {
+/* Adds up digests, writes the journal and reports progress, under the lock. */
+static rsh_status finish_task(rshi_job *j, worker *w, int64_t n, uint64_t bytes) {
     state *s = j->state;
     rsh_status st = RSH_OK;
     pthread_mutex_lock(&s->lock);
@@ -182,7 +182,7 @@ static rsh_status settle(rshi_job *j, worker *w, int64_t n, uint64_t bytes) {
     if (!st && j->progress && (now - s->told > 0.1 || s->bytes_done == j->bytes)) {
         s->told = now;
         if (j->progress(j->progress_ctx, s->bytes_done, j->bytes))
-            st = rshi_fail(RSH_ERUNTIME, "stopped by the caller");
+            st = rshi_fail(RSH_ERUNTIME, "stopped by the progress callback");
     }
     pthread_mutex_unlock(&s->lock);
     return st;
@@ -202,8 +202,8 @@ static void run_task(void *ctx, int64_t task, int number) {
             return;
         }
     }
-    if (!st) st = settle(j, w, n, s->task[task].bytes);
-    if (st) fail(j, st);
+    if (!st) st = finish_task(j, w, n, s->task[task].bytes);
+    if (st) set_failed(j, st);
 }
 
 static int choose_threads(const rshi_job *j) {
@@ -221,7 +221,7 @@ static rsh_status make_workers(rshi_job *j, int n) {
         w->tensor = -1;
         w->moved = rshi_alloc(TASK_WINDOWS, sizeof *w->moved);
         if (!w->moved) return rshi_nomem();
-        w->mover = (rshi_mover){.source = j->source, .files = j->files, .deed = j->deed, .digest = j->digest};
+        w->mover = (rshi_mover){.source = j->source, .files = j->files, .mode = j->mode, .digest = j->digest};
         w->mover.budget = (size_t)(j->mem / (uint64_t)n);
     }
     return RSH_OK;

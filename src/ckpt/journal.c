@@ -1,7 +1,7 @@
-/* Journal: which windows of a job are written, with digests and hashes, so that a run that was stopped can go on.
+/* Journal: lists the windows of a job that are written, with digests and hashes, so that an interrupted run can resume.
  *
- * Records have one size and carry a checksum of themselves; one that is torn is not there.  What a record claims of the
- * data is checked by reading the data back, so nothing has to reach the disk in order. */
+ * Records have a fixed size and a checksum; a record with a wrong checksum is ignored.  A resumed run reads the data of
+ * every record back, so journal and data need not reach the disk in order. */
 #include "ckpt/impl.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define MAGIC      UINT64_C(0x314a44524853520a) /* "\nRSHRDJ1" */
 #define VERSION    2
-#define PUBLISHING (-1)                         /* in place of a window: `hash` is an inode */
+#define PUBLISHING (-1)                         /* value of `window` in a record whose `hash` is an inode */
 
 typedef struct record {
     int64_t window;
@@ -47,7 +47,7 @@ rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
     return append(p, &h, sizeof h);
 }
 
-/* A file system that lost power may have kept the size of a journal and zeros. */
+/* After a power failure a journal may consist of zeros. */
 rsh_status rshi_journal_is_one(int fd, const char *path, bool *is) {
     unsigned char bytes[sizeof(uint64_t)], ours[sizeof(uint64_t)] = {0};
     ssize_t got = pread(fd, bytes, sizeof bytes, 0);
@@ -68,14 +68,14 @@ rsh_status rshi_journal_same(rshi_ckpt_partial *p, bool *same, bool *empty) {
     return RSH_OK;
 }
 
-static void seal(const rshi_ckpt_partial *p, record *r) { r->check = check_of(p, r, offsetof(record, check)); }
+static void add_checksum(const rshi_ckpt_partial *p, record *r) { r->check = check_of(p, r, offsetof(record, check)); }
 
 rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_t n) {
     record r[64];
     for (int64_t i = 0, k = 0; i < n; i++) {
         r[k] = (record){list[i].window,        list[i].sum.hi, list[i].sum.lo, list[i].source_sum.hi,
                         list[i].source_sum.lo, list[i].hash,   0};
-        seal(p, &r[k++]);
+        add_checksum(p, &r[k++]);
         if (k < 64 && i + 1 < n) continue;
         RSH_TRY(append(p, r, (size_t)k * sizeof *r));
         k = 0;
@@ -85,7 +85,7 @@ rsh_status rshi_journal_add(rshi_ckpt_partial *p, const rshi_moved *list, int64_
 
 rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
     record r = {PUBLISHING, 0, 0, 0, 0, inode, 0};
-    seal(p, &r);
+    add_checksum(p, &r);
     RSH_TRY(append(p, &r, sizeof r));
     if (fdatasync(p->journal)) return rshi_io_fail(p->journal_path);
     return RSH_OK;
@@ -93,8 +93,8 @@ rsh_status rshi_journal_publishing(rshi_ckpt_partial *p, uint64_t inode) {
 
 typedef rsh_status (*record_fn)(void *ctx, const record *r);
 
-/* Appending goes on behind the last whole record: a torn one is cut off. */
-static rsh_status walk(rshi_ckpt_partial *p, record_fn fn, void *ctx) {
+/* Calls fn for each intact record, then truncates an incomplete record at the end, so that new records can follow. */
+static rsh_status walk_records(rshi_ckpt_partial *p, record_fn fn, void *ctx) {
     record r;
     off_t at = sizeof(head);
     while (pread(p->journal, &r, sizeof r, at) == (ssize_t)sizeof r) {
@@ -112,7 +112,7 @@ typedef struct handing {
     uint64_t inode;
 } handing;
 
-static rsh_status hand(void *ctx, const record *r) {
+static rsh_status pass_record(void *ctx, const record *r) {
     handing *h = ctx;
     if (r->window == PUBLISHING)
         h->inode = r->hash;
@@ -123,10 +123,10 @@ static rsh_status hand(void *ctx, const record *r) {
 
 rsh_status rshi_journal_read(rshi_ckpt_partial *p, void (*fn)(void *ctx, const rshi_moved *m), void *ctx) {
     handing h = {fn, ctx, 0};
-    return walk(p, hand, &h);
+    return walk_records(p, pass_record, &h);
 }
 
 uint64_t rshi_journal_inode(rshi_ckpt_partial *p) {
     handing h = {NULL, NULL, 0};
-    return walk(p, hand, &h) ? 0 : h.inode;
+    return walk_records(p, pass_record, &h) ? 0 : h.inode;
 }

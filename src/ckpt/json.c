@@ -1,7 +1,7 @@
-/* JSON: tokens of a file or text, one after the other, in one pass and without a tree.
+/* JSON: a pull parser that returns the tokens of a file or text in one pass.
  *
- * Input comes in windows of RSHI_JSON_WINDOW bytes; of the text only the current token is kept.  The grammar is checked
- * as it is read: `state` says what may come next, `in_object` what is open. */
+ * Input is read RSHI_JSON_WINDOW bytes at a time, and only the current token is kept.  The grammar is checked during
+ * reading: `state` says which tokens may follow, `in_object` which objects and lists are open. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static rsh_status refill(rshi_json *j) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return rshi_fail(RSH_EIO, "%s: byte %" PRIu64 ": %s", j->file, j->offset + have, strerror(errno));
         if (!got)
-            return rshi_fail(RSH_EIO, "%s: the file ends at byte %" PRIu64 ", in the middle of its JSON", j->file,
+            return rshi_fail(RSH_EIO, "%s: unexpected end of file at byte %" PRIu64 ", inside the JSON", j->file,
                              j->offset + have);
         have += (size_t)got;
     }
@@ -43,10 +43,10 @@ static rsh_status refill(rshi_json *j) {
     return RSH_OK;
 }
 
-/* Offset in the file of the byte at hand. */
+/* Offset in the file of the current byte. */
 static uint64_t here(const rshi_json *j) { return j->base + (uint64_t)(j->from - (j->buffer ? j->buffer : j->whole)); }
 
-/* The byte at hand, or -1 at the end. */
+/* Returns the current byte, or -1 at the end. */
 static rsh_status peek(rshi_json *j, int *c) {
     if (j->from == j->to && j->left) RSH_TRY(refill(j));
     *c = j->from == j->to ? -1 : *j->from;
@@ -66,9 +66,9 @@ static rsh_status skip_blanks(rshi_json *j, int *c) {
 }
 
 static rsh_status unexpected(const rshi_json *j, int c, const char *wanted) {
-    if (c < 0) return rshi_json_fail(j, "the JSON ends where %s should be", wanted);
-    if (c < 32 || c > 126) return rshi_json_fail(j, "byte 0x%02x where %s should be", c, wanted);
-    return rshi_json_fail(j, "'%c' where %s should be", c, wanted);
+    if (c < 0) return rshi_json_fail(j, "expected %s, got the end of the JSON", wanted);
+    if (c < 32 || c > 126) return rshi_json_fail(j, "expected %s, got byte 0x%02x", wanted, c);
+    return rshi_json_fail(j, "expected %s, got '%c'", wanted, c);
 }
 
 /* ---- text of a token ---- */
@@ -137,20 +137,21 @@ static rsh_status want_byte(rshi_json *j, int want, const char *what) {
     return RSH_OK;
 }
 
-/* \uXXXX, or two of them that are one character. */
+/* Reads \uXXXX, or a surrogate pair of two of them. */
 static rsh_status read_code(rshi_json *j) {
     uint32_t code, low;
     RSH_TRY(four_digits(j, &code));
     if (code >= 0xd800 && code < 0xdc00) {
-        RSH_TRY(want_byte(j, '\\', "the second half of a pair of \\u"));
-        RSH_TRY(want_byte(j, 'u', "the second half of a pair of \\u"));
+        RSH_TRY(want_byte(j, '\\', "\\u and the second half of a surrogate pair"));
+        RSH_TRY(want_byte(j, 'u', "\\u and the second half of a surrogate pair"));
         RSH_TRY(four_digits(j, &low));
-        if (low < 0xdc00 || low >= 0xe000) return rshi_json_fail(j, "a \\u that starts a pair without its second half");
+        if (low < 0xdc00 || low >= 0xe000)
+            return rshi_json_fail(j, "invalid surrogate pair: the second \\u must be from \\udc00 to \\udfff");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     } else if (code >= 0xdc00 && code < 0xe000) {
-        return rshi_json_fail(j, "a \\u that ends a pair without its first half");
+        return rshi_json_fail(j, "invalid surrogate pair: \\udc00 to \\udfff must follow \\ud800 to \\udbff");
     }
-    if (!code) return rshi_json_fail(j, "a string with a NUL in it");
+    if (!code) return rshi_json_fail(j, "string has a NUL character (\\u0000)");
     return add_code(j, code);
 }
 
@@ -168,8 +169,8 @@ static rsh_status read_escape(rshi_json *j) {
     return add(j, &to[found - from], 1);
 }
 
-/* How many bytes of UTF-8 start with this one; 0: none do. */
-static int sequence(unsigned char c) {
+/* Length in bytes of the UTF-8 sequence that starts with this byte; 0: none does. */
+static int utf8_length(unsigned char c) {
     if (c < 0x80) return 1;
     if (c >= 0xc2 && c < 0xe0) return 2;
     if (c >= 0xe0 && c < 0xf0) return 3;
@@ -179,7 +180,7 @@ static int sequence(unsigned char c) {
 bool rshi_is_utf8(const char *text, size_t n) {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
-        int k = sequence(s[i]);
+        int k = utf8_length(s[i]);
         if (!k || i + (size_t)k > n) return false;
         for (int b = 1; b < k; b++)
             if ((s[i + (size_t)b] & 0xc0) != 0x80) return false;
@@ -211,7 +212,7 @@ static rsh_status read_string(rshi_json *j) {
         }
         j->text[j->length] = 0;
         if (wide && !rshi_is_utf8(j->text, j->length))
-            return rshi_json_fail(j, "a string that is not UTF-8");
+            return rshi_json_fail(j, "string is not valid UTF-8");
         return RSH_OK;
     }
 }
@@ -224,7 +225,7 @@ static bool skip_digits(const char **p) {
     return *p > start;
 }
 
-/* Is it a number of JSON's grammar; and an integer of 64 bits? */
+/* Is it a number in JSON's grammar?  *is_int: it is an integer of 64 bits. */
 static bool is_number(const char *p, bool *is_int, int64_t *value) {
     bool minus = *p == '-', fits = true;
     const char *start = p += minus;
@@ -256,7 +257,7 @@ static rsh_status read_word(rshi_json *j, rshi_json_token *out) {
     RSH_TRY(peek(j, &c));
     while (in_word(c)) {
         char byte = (char)c;
-        if (j->length > 400) return rshi_json_fail(j, "a number of more than 400 characters");
+        if (j->length > 400) return rshi_json_fail(j, "number is longer than 400 characters");
         RSH_TRY(add(j, &byte, 1));
         j->from++;
         RSH_TRY(peek(j, &c));
@@ -268,7 +269,7 @@ static rsh_status read_word(rshi_json *j, rshi_json_token *out) {
     if (!strcmp(j->text, "false")) *out = RSHI_JSON_FALSE;
     if (!strcmp(j->text, "null")) *out = RSHI_JSON_NULL;
     if (*out == RSHI_JSON_NUMBER && !is_number(j->text, &j->is_int, &j->number))
-        return rshi_json_fail(j, "\"%.40s\" is no value", j->text);
+        return rshi_json_fail(j, "expected a value, got \"%.40s\"", j->text);
     return RSH_OK;
 }
 
@@ -277,7 +278,8 @@ static rsh_status read_word(rshi_json *j, rshi_json_token *out) {
 static void value_done(rshi_json *j) { j->state = j->depth ? COMMA_OR_END : FINISHED; }
 
 static rsh_status open_nest(rshi_json *j, bool object, rshi_json_token *out) {
-    if (j->depth == RSHI_JSON_DEEP) return rshi_json_fail(j, "more than %d objects and lists are open", RSHI_JSON_DEEP);
+    if (j->depth == RSHI_JSON_DEEP)
+        return rshi_json_fail(j, "objects and lists are nested more than %d deep", RSHI_JSON_DEEP);
     j->in_object[j->depth++] = object;
     j->state = object ? KEY_OR_END : VALUE_OR_END;
     j->from++;
@@ -323,7 +325,7 @@ rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out) {
     int c;
     RSH_TRY(skip_blanks(j, &c));
     if (j->state == FINISHED) {
-        if (c >= 0) return unexpected(j, c, "the end");
+        if (c >= 0) return unexpected(j, c, "the end of the JSON");
         *out = RSHI_JSON_END;
         return RSH_OK;
     }
@@ -341,11 +343,11 @@ rsh_status rshi_json_next(rshi_json *j, rshi_json_token *out) {
 }
 
 rsh_status rshi_json_want(rshi_json *j, rshi_json_token want) {
-    static const char *const words[] = {"the end",  "an object", "'}'",  "a list", "']'", "a key",
+    static const char *const words[] = {"the end of the JSON", "an object", "'}'",  "a list", "']'", "a key",
                                         "a string", "a number",  "true", "false",  "null"};
     rshi_json_token t;
     RSH_TRY(rshi_json_next(j, &t));
-    if (t != want) return rshi_json_fail(j, "%s where %s should be", words[t], words[want]);
+    if (t != want) return rshi_json_fail(j, "expected %s, got %s", words[want], words[t]);
     return RSH_OK;
 }
 

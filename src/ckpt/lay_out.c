@@ -1,4 +1,4 @@
-/* Lay out: the layout that each tensor of a target gets, by the rules. */
+/* Lay out: applies the rules to find the layout of each tensor of the target. */
 #include "ckpt/impl.h"
 #include "ckpt/rules.h"
 #include "ckpt/view.h"
@@ -9,7 +9,7 @@
 
 /* ---- uneven cuts ---- */
 
-/* `%u` needs a multiple of u for each part. */
+/* With `%u` the size of each part must be a multiple of u. */
 static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size) {
     int64_t parts = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
     if (!cut->naxes || (cut->rule != RSH_CUT_CHUNK && cut->rule != RSH_CUT_UNIT)) return false;
@@ -18,7 +18,7 @@ static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size
     return size % parts != 0;
 }
 
-/* The size that a cut without ~, {} or : leaves uneven; -1: none. */
+/* Returns the size of a dim that is cut unevenly without ~, {} or a cyclic cut; -1: none is. */
 static int64_t uneven_size(const rsh_layout *layout) {
     const rsh_layout_desc *l = rsh_layout_describe(layout);
     if (l->is_boxes) return -1;
@@ -39,22 +39,23 @@ static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule,
     const rsh_ckpt_rules *r = t->rules;
     int64_t size = rule->uneven ? -1 : uneven_size(l);
     RSH_REQUIRE(size < 0, RSH_EVALUE,
-                "%.200s:%d: tensor \"%.200s\": %s cuts %" PRId64
-                " unevenly; write ~, {} or the word uneven if that is meant",
+                "%.200s:%d: tensor \"%.200s\": %s cuts a size of %" PRId64
+                " into unequal parts; if that is intended, write ~ or {}, or \"uneven\" at the end of the line",
                 r->name, rule->line, name, rsh_layout_text(l), size);
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": partial layouts are not stored", r->name,
-                rule->line, name);
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": a partial layout cannot be stored",
+                r->name, rule->line, name);
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++)
         RSH_REQUIRE(rsh_layout_nparts(l, rsh_layout_rank(l, i)) == 1, RSH_EUNSUP,
-                    "%.200s:%d: tensor \"%.200s\": a rank with several boxes is not stored", r->name, rule->line, name);
+                    "%.200s:%d: tensor \"%.200s\": a rank file cannot store several boxes of a tensor", r->name,
+                    rule->line, name);
     return RSH_OK;
 }
 
 /* ---- forms ---- */
 
-/* Sizes of segments that are all `_`: those of the operands of cat, or of the source's own layout. */
+/* Sizes for segments written as `_`: those of the operands of cat, or of the source's own layout. */
 typedef struct segment_sizes {
-    int64_t *list[RSH_MAX_NDIM]; /* owned; NULL: not known */
+    int64_t *list[RSH_MAX_NDIM]; /* owned; NULL: unknown */
 } segment_sizes;
 
 static rsh_status find_sizes(const rshi_ckpt_tensor *s, const rsh_layout_desc *form, int d, segment_sizes *out) {
@@ -70,7 +71,8 @@ static rsh_status find_sizes(const rshi_ckpt_tensor *s, const rsh_layout_desc *f
     return RSH_OK;
 }
 
-static rsh_status fill(const rshi_target *t, const rshi_ckpt_rule *rule, const rshi_ckpt_tensor *s, rsh_layout **out) {
+static rsh_status fill_form(const rshi_target *t, const rshi_ckpt_rule *rule, const rshi_ckpt_tensor *s,
+                            rsh_layout **out) {
     const rsh_layout_desc *form = rsh_form_describe(rule->form);
     rsh_text_error error = {0};
     segment_sizes sizes = {{0}};
@@ -87,7 +89,7 @@ static rsh_status fill(const rshi_target *t, const rshi_ckpt_rule *rule, const r
     return rshi_fail(st, "%.150s:%d: tensor \"%.150s\": %s", t->rules->name, rule->line, s->name, why);
 }
 
-/* Does a dim have several segments of size _?  Then layouts depend on more than shapes. */
+/* Does a dim have several segments of size _?  Then the layout does not follow from the shape alone. */
 static bool has_open_segments(const rsh_form *form) {
     const rsh_layout_desc *f = rsh_form_describe(form);
     for (int d = 0; d < f->ndim; d++) {
@@ -98,7 +100,7 @@ static bool has_open_segments(const rsh_form *form) {
     return false;
 }
 
-/* A tensor before this one that the same rule laid out and that has the same dtype and shape: its layout serves. */
+/* Returns the layout of a recent tensor with the same rule, dtype and shape, to be shared; NULL: there is none. */
 static rsh_layout *known_layout(const rshi_target *t, int64_t rule, const rshi_ckpt_tensor *s) {
     if (has_open_segments(t->rules->rule[rule].form)) return NULL;
     for (int64_t i = t->ntensors; i-- > 0 && i > t->ntensors - 64;) {
@@ -118,14 +120,15 @@ static bool dequantises(const rshi_ckpt_view *v) {
     return v->op == RSHI_VIEW_DEQUANTISE;
 }
 
-static rsh_status lay_out(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
+static rsh_status lay_out_tensor(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target_tensor *out) {
     const rshi_ckpt_rule *rule = &t->rules->rule[out->rule];
-    RSH_REQUIRE(!dequantises(s->view) || rsh_form_has_dtype(rule->form), RSH_EVALUE,
-                "%.200s:%d: tensor \"%.200s\": dequantise needs a dtype in the form, such as bf16[...]", t->rules->name,
-                rule->line, s->name);
+    RSH_REQUIRE(
+        !dequantises(s->view) || rsh_form_has_dtype(rule->form), RSH_EVALUE,
+        "%.200s:%d: tensor \"%.200s\": dequantise needs the dtype of the result; write a form such as bf16[...]",
+        t->rules->name, rule->line, s->name);
     out->layout = rsh_layout_hold(known_layout(t, out->rule, s));
     rsh_status st = RSH_OK;
-    if (!out->layout) st = fill(t, rule, s, &out->layout);
+    if (!out->layout) st = fill_form(t, rule, s, &out->layout);
     if (!st) st = check_layout(t, rule, s->name, out->layout);
     if (st) {
         rsh_layout_free(out->layout);
@@ -133,11 +136,12 @@ static rsh_status lay_out(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target
         return st;
     }
     out->dtype = rsh_layout_dtype(out->layout);
-    if (!t->by_rank) { /* the form has been checked; no rank is named */
+    if (!t->by_rank) { /* no ranks are named, so the tensor is stored whole */
         bool turned = rsh_layout_describe(out->layout)->has_order;
         rsh_layout_free(out->layout);
         out->layout = NULL;
-        RSH_REQUIRE(!turned, RSH_EUNSUP, "%.200s:%d: tensor \"%.200s\": a whole tensor is stored in row-major order",
+        RSH_REQUIRE(!turned, RSH_EUNSUP,
+                    "%.200s:%d: tensor \"%.200s\": a whole tensor must be in row-major order; remove \"order\"",
                     t->rules->name, rule->line, s->name);
         return RSH_OK;
     }
@@ -147,7 +151,7 @@ static rsh_status lay_out(rshi_target *t, const rshi_ckpt_tensor *s, rshi_target
 
 /* ---- scales ---- */
 
-/* The number of the weight whose scales these are. */
+/* Finds the weight that the scales belong to. */
 static rsh_status find_weight(const rshi_target *t, const rshi_ckpt_tensor *s, int64_t *out) {
     const rshi_ckpt_rule *rule = &t->rules->rule[s->scales];
     rshi_captured c = {0};
@@ -159,8 +163,8 @@ static rsh_status find_weight(const rshi_target *t, const rshi_ckpt_tensor *s, i
     *out = rshi_ckpt_find(t->source, name, strlen(name));
     rsh_status st = RSH_OK;
     if (*out < 0)
-        st = rshi_fail(RSH_EVALUE, "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is missing", t->rules->name,
-                       rule->line, s->name, name);
+        st = rshi_fail(RSH_EVALUE, "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is not in the result",
+                       t->rules->name, rule->line, s->name, name);
     rshi_free(name);
     return st;
 }
@@ -170,7 +174,8 @@ static rsh_status lay_out_scales(rshi_target *t, const rshi_ckpt_tensor *s, rshi
     int64_t number;
     RSH_TRY(find_weight(t, s, &number));
     const rshi_ckpt_tensor *w = &t->source->tensor[number];
-    RSH_REQUIRE(w->scales < 0, RSH_EVALUE, "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is a tensor of scales",
+    RSH_REQUIRE(w->scales < 0, RSH_EVALUE,
+                "%.150s:%d: tensor \"%.150s\": its weight \"%.150s\" is itself laid out by a scales line",
                 t->rules->name, rule->line, s->name, w->name);
     rshi_weight weight = {w->name, w->ndim, w->shape, t->tensor[number].layout};
     rsh_status st = rshi_scale_layout(&weight, rule->nblocks, rule->block, s, &out->layout);
@@ -185,7 +190,8 @@ static rsh_status lay_out_scales(rshi_target *t, const rshi_ckpt_tensor *s, rshi
 /* ---- all tensors ---- */
 
 static rsh_status check_dtypes(const rshi_target *t, const rshi_ckpt_tensor *s, rsh_dtype to) {
-    RSH_REQUIRE(rshi_safetensors_name(to), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s", s->name,
+    RSH_REQUIRE(rshi_safetensors_name(to), RSH_EUNSUP,
+                "tensor \"%.300s\": safetensors has no dtype %s; write a form with another dtype", s->name,
                 rsh_dtype_name(to));
     if (s->dtype == to || !rsh_dtype_check_convert(s->dtype, to)) return RSH_OK;
     return rshi_fail(RSH_ETYPE, "%s: tensor \"%.300s\": cannot convert %s to %s", t->source->path, s->name,
@@ -199,7 +205,7 @@ rsh_status rshi_target_lay_out(rshi_target *t) {
         const rshi_ckpt_tensor *s = &c->tensor[i];
         RSH_TRY(RSHI_GROW(t->tensor, t->ntensors + 1, &t->tensors_room));
         t->tensor[t->ntensors] = (rshi_target_tensor){.source = i, .dtype = s->dtype, .rule = s->rule};
-        if (t->rules && s->scales < 0) RSH_TRY(lay_out(t, s, &t->tensor[t->ntensors]));
+        if (t->rules && s->scales < 0) RSH_TRY(lay_out_tensor(t, s, &t->tensor[t->ntensors]));
         t->ntensors++;
     }
     for (int64_t i = 0; i < c->ntensors; i++) {

@@ -1,5 +1,5 @@
-/* Load: tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard spreads what was read.
- */
+/* Load: reads tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard redistributes
+ * it. */
 #include <string.h>
 
 #include "ckpt/impl.h"
@@ -8,7 +8,7 @@
 #include "ckpt/view_read.h"
 #include "shard/shard.h"
 
-#define BATCH ((int64_t)64 << 20) /* bytes that a rank reads before they are spread */
+#define BATCH ((int64_t)64 << 20) /* bytes that a rank reads before they are redistributed */
 
 typedef struct loading {
     const rsh_ckpt *c;
@@ -16,32 +16,33 @@ typedef struct loading {
     int64_t n;
     const char *const *names;
     rsh_sharded *const *to;
-    int64_t *tensor; /* owned; numbers in the checkpoint */
+    int64_t *tensor; /* owned; indices in the checkpoint */
     /* the batch: tensors first .. first + nbatch - 1 */
     int64_t first, nbatch;
-    rshi_shares *shares; /* owned; n of them, of which those of the batch are set */
+    rshi_shares *shares; /* owned; n entries; only those of the batch are set */
     int64_t *load;       /* owned; bytes that each rank reads in this batch */
-    int64_t bytes;       /* of this rank's memory */
-    rsh_digest *sum;     /* owned; n of them: of the elements that this rank has read */
-    rsh_digest *total;   /* owned; of those that all have */
+    int64_t bytes;       /* size of this rank's buffer */
+    rsh_digest *sum;     /* owned; n entries: of the elements that this rank has read */
+    rsh_digest *total;   /* owned; of the elements that all ranks have read */
     rsh_load_stats stats;
 } loading;
 
-/* ---- what is asked for ---- */
+/* ---- checking the arguments ---- */
 
 static rsh_status check_tensor(const loading *l, int64_t i) {
     const rsh_ckpt *c = l->c;
     RSH_REQUIRE(l->names[i] && l->to[i], RSH_EVALUE, "rsh_ckpt_load: tensor %lld has no name or is NULL", (long long)i);
     int64_t t = rshi_ckpt_find(c, l->names[i], strlen(l->names[i]));
-    RSH_REQUIRE(t >= 0, RSH_EKEY, "%s: there is no tensor \"%.300s\"", c->path, l->names[i]);
+    RSH_REQUIRE(t >= 0, RSH_EKEY, "%s: the checkpoint has no tensor \"%.300s\"", c->path, l->names[i]);
     const rshi_ckpt_tensor *s = &c->tensor[t];
     const rsh_layout *to = rsh_sharded_layout(l->to[i]);
     bool same = s->ndim == rsh_layout_ndim(to);
     for (int d = 0; d < s->ndim && same; d++) same = s->shape[d] == rsh_layout_shape(to)[d];
-    RSH_REQUIRE(same, RSH_EVALUE, "%s: tensor \"%.200s\" has another shape than %.300s", c->path, s->name,
-                rsh_layout_text(to));
-    RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm", s->name);
-    RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "tensor \"%.200s\" is to be partial: %.300s", s->name,
+    RSH_REQUIRE(same, RSH_EVALUE, "%s: the shape of tensor \"%.200s\" differs from that of the destination, %.300s",
+                c->path, s->name, rsh_layout_text(to));
+    RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE,
+                "rsh_ckpt_load: tensor \"%.300s\" must be on the comm that is passed", s->name);
+    RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "cannot load tensor \"%.200s\" into a partial layout: %.300s", s->name,
                 rsh_layout_text(to));
     RSH_REQUIRE(!s->packing || rsh_layout_dtype(to) == RSH_U8, RSH_ETYPE,
                 "%.200s: tensor \"%.200s\" is quantised and can be loaded only as bytes (u8), got %.300s", c->path,
@@ -52,9 +53,9 @@ static rsh_status check_tensor(const loading *l, int64_t i) {
     return RSH_OK;
 }
 
-static rsh_status prepare(loading *l) {
+static rsh_status prepare_load(loading *l) {
     RSH_REQUIRE(l->c, RSH_EVALUE, "rsh_ckpt_load: c is NULL");
-    RSH_REQUIRE(l->n >= 0, RSH_EVALUE, "rsh_ckpt_load: %lld tensors", (long long)l->n);
+    RSH_REQUIRE(l->n >= 0, RSH_EVALUE, "rsh_ckpt_load: n must be at least 0, got %lld", (long long)l->n);
     RSH_REQUIRE(!l->n || (l->names && l->to), RSH_EVALUE, "rsh_ckpt_load: names or tensors are NULL");
     l->tensor = rshi_alloc((size_t)l->n, sizeof *l->tensor);
     l->shares = rshi_calloc((size_t)l->n, sizeof *l->shares);
@@ -66,7 +67,7 @@ static rsh_status prepare(loading *l) {
     return RSH_OK;
 }
 
-/* Of the checkpoint as its headers describe it, and of what is asked for. */
+/* Identifies the call: the headers of the checkpoint, the names and the layouts. */
 static uint64_t fingerprint(const loading *l) {
     uint64_t hash = rshi_hash(&l->n, sizeof l->n, l->c->rules ? l->c->rules->hash : 0);
     for (int64_t i = 0; i < l->c->nfiles; i++) {
@@ -83,7 +84,7 @@ static uint64_t fingerprint(const loading *l) {
 
 /* ---- a batch ---- */
 
-/* Takes tensors until one of the ranks has enough to read. */
+/* Adds tensors to the batch until one of the ranks has BATCH bytes to read. */
 static rsh_status choose_batch(loading *l) {
     int size = rsh_comm_size(l->comm);
     l->nbatch = l->bytes = 0;
@@ -97,8 +98,8 @@ static rsh_status choose_batch(loading *l) {
     return RSH_OK;
 }
 
-/* Memory that other ranks of the node can read. */
-static rsh_status take_memory(loading *l, rsh_sharded **out) {
+/* Allocates a buffer that other ranks of the node can read. */
+static rsh_status allocate_buffer(loading *l, rsh_sharded **out) {
     rsh_layout *layout;
     RSH_TRY(rsh_layout_whole(RSH_U8, 1, &l->bytes, rsh_comm_rank(l->comm), &layout));
     rsh_status st = rsh_sharded_empty(l->comm, layout, out);
@@ -106,7 +107,7 @@ static rsh_status take_memory(loading *l, rsh_sharded **out) {
     return st;
 }
 
-/* Of a chunk that ranks of several nodes read, the first reader counts it. */
+/* If ranks of several nodes read the same chunk, only the first reader adds it to the digest. */
 static rsh_status digest_chunk(loading *l, int64_t i, const rshi_chunk *c, const char *memory) {
     const rshi_shares *s = &l->shares[i];
     const rshi_ckpt_tensor *t = &l->c->tensor[l->tensor[i]];
@@ -139,7 +140,7 @@ static rsh_status read_shares(loading *l, char *memory) {
     return RSH_OK;
 }
 
-/* Every rank adds up what all have read, and comes to the same verdict. */
+/* Adds up the digests of all ranks, so that every rank returns the same status. */
 static rsh_status check_digests(loading *l) {
     bool stated = false, damaged;
     for (int64_t i = l->first; i < l->first + l->nbatch; i++) stated |= rshi_stated_known(l->c, l->tensor[i]);
@@ -158,7 +159,7 @@ static rsh_status check_digests(loading *l) {
 typedef struct binding {
     rsh_memory *src, *dst;
     const rsh_layout **from, **to;
-    int64_t n; /* tensors that are not empty */
+    int64_t n; /* number of non-empty tensors */
 } binding;
 
 static void free_binding(binding *b) {
@@ -201,8 +202,8 @@ static rsh_status list_parts(const loading *l, char *memory, binding *b) {
     return RSH_OK;
 }
 
-/* Everybody is here, and has read what it should. */
-static rsh_status spread(loading *l, const binding *b) {
+/* Called when all ranks have read their shares. */
+static rsh_status redistribute_batch(loading *l, const binding *b) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     rsh_plan *plan = NULL;
     rsh_exec *exec = NULL;
@@ -212,7 +213,7 @@ static rsh_status spread(loading *l, const binding *b) {
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = rsh_exec_bind(plan, l->comm, b->src, b->dst, &exec);
     if (!st) st = rsh_exec_run(exec);
-    if (!st) st = rsh_comm_barrier(l->comm); /* ranks in neither layout wait, too */
+    if (!st) st = rsh_comm_barrier(l->comm); /* ranks that are in neither layout wait as well */
     rsh_exec_free(exec);
     rsh_plan_free(plan);
     return st;
@@ -222,13 +223,13 @@ static rsh_status load_batch(loading *l) {
     rsh_sharded *memory = NULL;
     binding b = {0};
     rsh_status st = choose_batch(l);
-    if (!st) st = take_memory(l, &memory);
+    if (!st) st = allocate_buffer(l, &memory);
     char *bytes = st ? NULL : rsh_tensor_data(rsh_sharded_part(memory, 0));
     if (!st) st = read_shares(l, bytes);
     if (!st) st = list_parts(l, bytes, &b);
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = check_digests(l);
-    if (!st) st = spread(l, &b);
+    if (!st) st = redistribute_batch(l, &b);
     for (int64_t i = l->first; i < l->first + l->nbatch && !st; i++)
         for (int64_t k = 0; k < rsh_sharded_nparts(l->to[i]); k++)
             rsh_tensor_bump_version(rsh_sharded_part(l->to[i], k));
@@ -243,7 +244,7 @@ rsh_status rsh_ckpt_load(const rsh_ckpt *c, rsh_comm *comm, int64_t n, const cha
     RSH_REQUIRE(comm, RSH_EVALUE, "rsh_ckpt_load: comm is NULL");
     loading l = {.c = c, .comm = comm, .n = n, .names = names, .to = tensors};
     rsh_status st = stats ? rshi_struct_check(stats, sizeof *stats, "RSH_LOAD_STATS_INIT") : RSH_OK;
-    if (!st) st = prepare(&l);
+    if (!st) st = prepare_load(&l);
     st = rshi_comm_open(comm, "load of a checkpoint", st ? 0 : fingerprint(&l), c ? c->path : "", st);
     while (!st && l.first < n) {
         st = load_batch(&l);

@@ -1,4 +1,4 @@
-/* Map apply: which line takes which source tensor, and the checks of both sets of names. */
+/* Map apply: finds the line that matches each source tensor, and checks source and target names. */
 #include "ckpt/map.h"
 
 #include <inttypes.h>
@@ -18,7 +18,8 @@ rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, 
 }
 
 rsh_status rshi_map_add_target(rshi_map_work *m, const rshi_map_target *t) {
-    RSH_REQUIRE(m->ntargets < MOST_TARGETS, RSH_EUNSUP, "the rules make more than %d tensors", MOST_TARGETS);
+    RSH_REQUIRE(m->ntargets < MOST_TARGETS, RSH_EUNSUP, "the rules make too many tensors: at most %d are supported",
+                MOST_TARGETS);
     RSH_TRY(RSHI_GROW(m->target, m->ntargets + 1, &m->room));
     m->target[m->ntargets++] = *t;
     return RSH_OK;
@@ -37,7 +38,7 @@ static bool is_wanted(const rsh_convert_opts *o, const char *name) {
     return (!o->ninclude || matches_any(o->include, o->ninclude, name)) && !matches_any(o->exclude, o->nexclude, name);
 }
 
-/* Quantised elements are only moved as they are, to GGUF files. */
+/* Marks the tensors to convert.  Quantised tensors can only be copied to GGUF files. */
 static rsh_status choose_sources(rshi_map_work *m, const rsh_convert_opts *o) {
     bool keep = o ? o->format && !strcmp(o->format, "gguf") : !m->rules;
     for (int64_t i = 0; i < m->c->ntensors; i++) {
@@ -50,7 +51,7 @@ static rsh_status choose_sources(rshi_map_work *m, const rsh_convert_opts *o) {
         rshi_ckpt_shape_text(t, text, sizeof text);
         return rshi_fail(RSH_EUNSUP,
                          "%.300s: tensor \"%.300s\" is quantised (%s), and safetensors has no such dtype; write GGUF "
-                         "files (--format gguf), or leave such tensors out (--drop)",
+                         "files with --format gguf, or use --drop to omit such tensors",
                          m->c->path, t->name, text);
     }
     return RSH_OK;
@@ -58,12 +59,12 @@ static rsh_status choose_sources(rshi_map_work *m, const rsh_convert_opts *o) {
 
 /* ---- one source tensor by PATTERN FORM, SOURCE -> TARGET, drop and scales ---- */
 
-static const rshi_name_pattern *taking_pattern(const rshi_ckpt_rule *rule) {
+static const rshi_name_pattern *matching_pattern(const rshi_ckpt_rule *rule) {
     if (rule->kind == RSHI_RULE_BUILD) return NULL;
     return rule->kind == RSHI_RULE_SCALES ? &rule->target : &rule->source;
 }
 
-static rsh_status drop(rshi_map_work *m, int64_t source, int64_t rule) {
+static rsh_status drop_source(rshi_map_work *m, int64_t source, int64_t rule) {
     rsh_ckpt *c = m->out;
     RSH_TRY(RSHI_GROW(c->dropped, c->ndropped + 1, &c->dropped_room));
     c->dropped[c->ndropped++] = (struct rshi_ckpt_dropped){source, rule};
@@ -71,14 +72,15 @@ static rsh_status drop(rshi_map_work *m, int64_t source, int64_t rule) {
     return RSH_OK;
 }
 
-static rsh_status add_taken(rshi_map_work *m, int64_t source, int64_t number, const rshi_captured *c, int64_t chosen) {
+static rsh_status add_matched(rshi_map_work *m, int64_t source, int64_t number, const rshi_captured *c,
+                              int64_t chosen) {
     const rshi_ckpt_rule *rule = number >= 0 ? &m->rules->rule[number] : NULL;
     const char *name = m->c->tensor[source].name;
     rshi_map_target t = {.rule = number, .first = source, .source = source, .instance = -1};
     char *other = NULL;
     m->used[source] = true;
     if (rule) m->caught[number]++;
-    if (rule && rule->kind == RSHI_RULE_DROP) return drop(m, source, number);
+    if (rule && rule->kind == RSHI_RULE_DROP) return drop_source(m, source, number);
     if (rule && rule->kind == RSHI_RULE_RENAME) {
         rsh_status st = rshi_name_expand(&rule->target, chosen, c, &other);
         if (st) return rshi_map_refuse(m, number, st, name);
@@ -89,17 +91,17 @@ static rsh_status add_taken(rshi_map_work *m, int64_t source, int64_t number, co
     return t.name ? rshi_map_add_target(m, &t) : rshi_nomem();
 }
 
-static rsh_status take_source(rshi_map_work *m, int64_t source) {
-    if (!m->rules) return add_taken(m, source, -1, NULL, 0);
+static rsh_status match_source(rshi_map_work *m, int64_t source) {
+    if (!m->rules) return add_matched(m, source, -1, NULL, 0);
     for (int64_t i = 0; i < m->rules->nrules; i++) {
-        const rshi_name_pattern *p = taking_pattern(&m->rules->rule[i]);
+        const rshi_name_pattern *p = matching_pattern(&m->rules->rule[i]);
         rshi_captured c = {0};
         int64_t chosen;
         bool matches;
         if (!p || (m->hidden[source] && p->has_wildcards)) continue;
         rsh_status st = rshi_name_match(p, m->c->tensor[source].name, -1, &c, &chosen, &matches);
         if (st) return rshi_map_refuse(m, i, st, "");
-        if (matches) return add_taken(m, source, i, &c, chosen);
+        if (matches) return add_matched(m, source, i, &c, chosen);
     }
     return RSH_OK;
 }
@@ -117,14 +119,14 @@ static rsh_status check_used(const rshi_map_work *m) {
     rsh_status st = t.failed ? rshi_nomem() : RSH_OK;
     if (!st && n)
         st = rshi_fail(RSH_EVALUE,
-                       "%.150s: no rule matches tensor%s %.600s; a last rule \"* [...]\" takes what is left, \"drop "
-                       "PATTERN\" leaves it out",
+                       "%.150s: no rule matches tensor%s %.600s; add \"* [...]\" as the last line to keep such tensors "
+                       "whole, or \"drop PATTERN\" to omit them",
                        m->rules->name, n == 1 ? "" : "s", t.data);
     rshi_text_free(&t);
     return st;
 }
 
-/* A bare star takes what is left, which may be nothing. */
+/* A bare "*" matches all remaining tensors, of which there may be none. */
 static bool may_match_nothing(const rshi_ckpt_rule *rule) {
     return rule->optional || (rule->kind == RSHI_RULE_KEEP && rshi_name_is_star(&rule->source));
 }
@@ -150,22 +152,25 @@ static int line_that_took(const rshi_map_work *m, int64_t source) {
 
 static rsh_status check_line(const rshi_map_work *m, int64_t number) {
     const rshi_ckpt_rule *rule = &m->rules->rule[number];
-    const rshi_name_pattern *p = taking_pattern(rule);
+    const rshi_name_pattern *p = matching_pattern(rule);
     int64_t source = p ? first_match(m, p) : -1;
     bool matches = p ? source >= 0 : rshi_map_build_matches(m, number);
-    RSH_REQUIRE(matches, RSH_EVALUE,
-                "%.150s:%d: \"%.200s\" matches no tensor of %.200s; correct it, or write optional in front of it",
-                m->rules->name, rule->line, rule->text, m->c->path);
-    if (!p || !m->wanted[source]) return RSH_OK; /* only what the command line excludes */
+    RSH_REQUIRE(
+        matches, RSH_EVALUE,
+        "%.150s:%d: \"%.200s\" matches no tensor of %.200s; correct the name, or write \"optional\" in front of "
+        "the line",
+        m->rules->name, rule->line, rule->text, m->c->path);
+    if (!p || !m->wanted[source]) return RSH_OK; /* it matches only tensors that --include or --exclude omit */
     RSH_REQUIRE(
         !m->hidden[source], RSH_EVALUE,
-        "%.150s:%d: \"%.200s\" takes no tensor: \"%.200s\" is used in an = line, so patterns with * ? or {n*} pass "
-        "over it",
+        "%.150s:%d: \"%.200s\" matches no tensor: \"%.200s\" is used by an = line, and patterns with * ? or {n*} skip "
+        "such tensors; write its full name, or remove the line",
         m->rules->name, rule->line, rule->text, m->c->tensor[source].name);
-    return rshi_fail(RSH_EVALUE,
-                     "%.150s:%d: \"%.200s\" takes no tensor: line %d takes \"%.200s\" before it; move it up, or write "
-                     "optional in front of it",
-                     m->rules->name, rule->line, rule->text, line_that_took(m, source), m->c->tensor[source].name);
+    return rshi_fail(
+        RSH_EVALUE,
+        "%.150s:%d: \"%.200s\" matches no tensor: line %d already matches \"%.200s\"; move the line up, or "
+        "write \"optional\" in front of it",
+        m->rules->name, rule->line, rule->text, line_that_took(m, source), m->c->tensor[source].name);
 }
 
 static bool serves_scales(const rshi_map_work *m, int64_t number) {
@@ -194,15 +199,16 @@ static rsh_status check_name(const rshi_map_work *m, const rshi_map_target *t) {
     int64_t other = rshi_ckpt_find(m->out, t->name, strlen(t->name));
     if (t->rule < 0) return RSH_OK;
     const rshi_ckpt_rule *rule = &m->rules->rule[t->rule];
-    RSH_REQUIRE(*t->name, RSH_EVALUE, "%.150s:%d: tensor \"%.200s\" gets an empty name", m->rules->name, rule->line,
-                m->c->tensor[t->first].name);
-    RSH_REQUIRE(other < 0, RSH_EVALUE, "%.150s:%d: target \"%.200s\", made of \"%.200s\", is made by line %d as well",
+    RSH_REQUIRE(*t->name, RSH_EVALUE, "%.150s:%d: the new name of tensor \"%.200s\" is empty", m->rules->name,
+                rule->line, m->c->tensor[t->first].name);
+    RSH_REQUIRE(other < 0, RSH_EVALUE,
+                "%.150s:%d: target \"%.200s\" (from \"%.200s\") is also made by line %d; each target must be made once",
                 m->rules->name, rule->line, t->name, m->c->tensor[t->first].name,
                 other < 0 ? 0 : m->rules->rule[m->out->tensor[other].rule].line);
     return RSH_OK;
 }
 
-/* The line that lays it out as the scales of a weight; -1: none. */
+/* The `scales` line that lays the target out; -1: none. */
 static int64_t scales_of(const rshi_map_work *m, const rshi_map_target *t) {
     const rshi_ckpt_rule *rule = t->rule >= 0 ? &m->rules->rule[t->rule] : NULL;
     if (!rule || (rule->kind != RSHI_RULE_SCALES && rule->has_form)) return -1;
@@ -251,8 +257,8 @@ static rsh_status add_tensors(rshi_map_work *m) {
     return st;
 }
 
-/* All but tensors is that of the source, and its own. */
-static rsh_status start(rshi_map_work *m) {
+/* Allocates the result, which borrows everything except tensors from the source. */
+static rsh_status start_map(rshi_map_work *m) {
     const rsh_ckpt *c = m->c;
     rsh_ckpt *out = RSHI_NEW(rsh_ckpt);
     if (!out) return rshi_nomem();
@@ -282,11 +288,11 @@ static rsh_status start(rshi_map_work *m) {
     return out->path && m->wanted && m->used && m->hidden && m->checked && m->caught ? RSH_OK : rshi_nomem();
 }
 
-static rsh_status apply(rshi_map_work *m) {
+static rsh_status apply_rules(rshi_map_work *m) {
     for (int64_t i = 0; m->rules && i < m->rules->nrules; i++)
         if (m->rules->rule[i].kind == RSHI_RULE_BUILD) RSH_TRY(rshi_map_build(m, i));
     for (int64_t i = 0; i < m->c->ntensors; i++)
-        if (m->wanted[i]) RSH_TRY(take_source(m, i));
+        if (m->wanted[i]) RSH_TRY(match_source(m, i));
     if (m->rules) RSH_TRY(check_used(m));
     RSH_TRY(add_tensors(m));
     if (m->rules) RSH_TRY(check_lines(m));
@@ -298,9 +304,9 @@ static rsh_status apply(rshi_map_work *m) {
 rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const rsh_convert_opts *opts,
                           rsh_ckpt **out) {
     rshi_map_work m = {.c = c, .rules = rules};
-    rsh_status st = start(&m);
+    rsh_status st = start_map(&m);
     if (!st) st = choose_sources(&m, opts);
-    if (!st) st = apply(&m);
+    if (!st) st = apply_rules(&m);
     rshi_free(m.wanted);
     rshi_free(m.used);
     rshi_free(m.hidden);

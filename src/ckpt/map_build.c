@@ -1,4 +1,4 @@
-/* Map build: the targets that a line TARGET = EXPR makes. */
+/* Map build: makes the targets of a line TARGET = EXPR. */
 #include "ckpt/map.h"
 
 #include <inttypes.h>
@@ -7,34 +7,34 @@
 
 #define MOST_PARTS 65536 /* that unstack makes */
 
-/* Captures that the line gives a value, and how far those of stack go. */
+/* Values of the line's captures, and the highest index of each stack. */
 typedef struct assignment {
     rshi_captured c;
-    int64_t choice;                 /* words of lists that are paired; -1: lists are operands */
-    int64_t most[RSHI_MOST_STACKS]; /* of each stack the highest value of its capture; -1: none was seen */
+    int64_t choice;                 /* index of the word in paired lists; -1: lists are operands */
+    int64_t most[RSHI_MOST_STACKS]; /* for each stack the highest value of its capture; -1: none yet */
     uint64_t hash;
 } assignment;
 
 typedef struct building {
     rshi_map_work *m;
-    int64_t number; /* of the rule */
+    int64_t number; /* index of the rule */
     const rshi_ckpt_rule *rule;
     const rshi_expr *inner;
-    unsigned needed; /* captures that operands give to the target */
+    unsigned needed; /* captures of the target whose values come from operands */
     bool paired;
     assignment *list; /* owned */
     int64_t n, room;
     int64_t *slot; /* owned; assignments by hash */
     int64_t nslots;
-    /* the assignment at hand */
+    /* the current assignment */
     const assignment *a;
-    int64_t first; /* number of the first operand; -1: not met yet */
+    int64_t first; /* index of the first operand; -1: none yet */
     bool in_slice, in_scale;
     rshi_map_instance instance;
     char target[256]; /* for messages */
 } building;
 
-/* ---- assignments: what the names of the source give ---- */
+/* ---- assignments: values of captures from the names of the source ---- */
 
 static uint64_t hash_of(const building *b, const assignment *a) {
     uint64_t h = rshi_hash(&a->choice, sizeof a->choice, 0);
@@ -46,7 +46,7 @@ static uint64_t hash_of(const building *b, const assignment *a) {
     return h;
 }
 
-static bool same(const building *b, const assignment *x, const assignment *y) {
+static bool same_assignment(const building *b, const assignment *x, const assignment *y) {
     if (x->hash != y->hash || x->choice != y->choice) return false;
     for (int i = 0; i < b->rule->captures.n; i++) {
         rshi_text_span s = x->c.value[i], t = y->c.value[i];
@@ -71,11 +71,11 @@ static rsh_status grow_slots(building *b) {
     return RSH_OK;
 }
 
-/* The assignment of that hash and text, which is new perhaps. */
+/* Finds an equal assignment, or adds this one. */
 static rsh_status find_assignment(building *b, const assignment *a, assignment **out) {
     RSH_TRY(grow_slots(b));
     int64_t at = (int64_t)(a->hash & (uint64_t)(b->nslots - 1));
-    while (b->slot[at] >= 0 && !same(b, &b->list[b->slot[at]], a)) at = (at + 1) & (b->nslots - 1);
+    while (b->slot[at] >= 0 && !same_assignment(b, &b->list[b->slot[at]], a)) at = (at + 1) & (b->nslots - 1);
     if (b->slot[at] < 0) {
         RSH_TRY(RSHI_GROW(b->list, b->n + 1, &b->room));
         b->list[b->n] = *a;
@@ -85,7 +85,7 @@ static rsh_status find_assignment(building *b, const assignment *a, assignment *
     return RSH_OK;
 }
 
-/* The capture of a stack is a decimal integer. */
+/* Updates the highest value of a stack's capture, which must be a decimal integer. */
 static rsh_status note_stack(const building *b, const rshi_captured *c, unsigned extra, int64_t *most) {
     int i = 0;
     if (!extra) return RSH_OK;
@@ -135,7 +135,7 @@ static rsh_status assign_names(building *b, const rshi_expr *e, int stack) {
 
 /* ---- operands ---- */
 
-static rsh_status build(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out);
+static rsh_status build_expr(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out);
 
 rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out) {
     rsh_digest begin;
@@ -146,13 +146,13 @@ rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out) {
     return RSH_OK;
 }
 
-/* The digest counts if the tensor is read whole. */
+/* A stated digest can be checked only if the tensor is read as a whole. */
 static rsh_status note_digest(building *b, rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->m->c->tensor[v->source];
     rsh_digest stated;
     rsh_ckpt *out = b->m->out;
     if (b->in_slice || rshi_map_stated(t, &stated)) return RSH_OK;
-    if (b->in_scale) { /* read apart */
+    if (b->in_scale) { /* scales are read separately */
         RSH_TRY(RSHI_GROW(out->apart, out->napart + 1, &out->apart_room));
         if (!b->m->checked[v->source]) out->apart[out->napart++] = v->source;
         b->m->checked[v->source] = true;
@@ -171,7 +171,8 @@ static rsh_status build_name(building *b, const rshi_expr *e, const rshi_capture
     int64_t i = rshi_ckpt_find(b->m->c, name, strlen(name));
     rsh_status st = RSH_OK;
     if (i < 0 || !b->m->wanted[i])
-        st = rshi_fail(RSH_EVALUE, "tensor \"%.200s\" is missing%s", name, i < 0 ? "" : ": it is excluded");
+        st = rshi_fail(RSH_EVALUE, "source tensor \"%.200s\" is %s", name,
+                       i < 0 ? "not in the checkpoint" : "omitted by --include or --exclude");
     rshi_free(name);
     if (st) return st;
     if (b->first < 0) b->first = i;
@@ -192,7 +193,7 @@ static rsh_status add_operand(operands *o, rshi_ckpt_view *v) {
     return RSH_OK;
 }
 
-/* An operand, or those that its lists stand for. */
+/* Builds an operand, or one per word of its lists. */
 static rsh_status build_operand(building *b, const rshi_expr *e, const rshi_captured *c, operands *o) {
     rshi_ckpt_view *v;
     bool several = e->op == RSHI_EXPR_NAME && !b->paired && e->name.nchoices > 1;
@@ -201,13 +202,13 @@ static rsh_status build_operand(building *b, const rshi_expr *e, const rshi_capt
         RSH_TRY(add_operand(o, v));
     }
     if (several) return RSH_OK;
-    RSH_TRY(build(b, e, c, &v));
+    RSH_TRY(build_expr(b, e, c, &v));
     return add_operand(o, v);
 }
 
 /* ---- stack ---- */
 
-/* The highest value of a capture, by the names that match an operand of stack. */
+/* Finds the highest value of a stack's capture among the names that match its operand. */
 static rsh_status find_most(const building *b, const rshi_expr *e, const rshi_captured *c, int64_t *most) {
     if (e->op == RSHI_EXPR_NAME) {
         for (int64_t i = 0; i < b->m->c->ntensors; i++) {
@@ -223,7 +224,7 @@ static rsh_status find_most(const building *b, const rshi_expr *e, const rshi_ca
     return RSH_OK;
 }
 
-/* The operand with each value of the capture that the target lacks. */
+/* Builds the operand of stack for each value of the capture that the target lacks. */
 static rsh_status build_stacked(building *b, const rshi_expr *e, const rshi_captured *c, operands *o) {
     unsigned extra = e->captures & ~b->rule->target.captures;
     int64_t most = b->a->most[e->stack];
@@ -235,16 +236,16 @@ static rsh_status build_stacked(building *b, const rshi_expr *e, const rshi_capt
         char text[24];
         rshi_ckpt_view *v;
         with.value[capture] = (rshi_text_span){text, (size_t)snprintf(text, sizeof text, "%" PRId64, i)};
-        RSH_TRY(build(b, e->operand, &with, &v));
+        RSH_TRY(build_expr(b, e->operand, &with, &v));
         RSH_TRY(add_operand(o, v));
     }
-    RSH_REQUIRE(o->n, RSH_EVALUE, "stack: there is no tensor to stack");
+    RSH_REQUIRE(o->n, RSH_EVALUE, "stack: no tensor matches its operand");
     return RSH_OK;
 }
 
 /* ---- functions ---- */
 
-static rsh_status combine(building *b, const rshi_expr *e, const operands *o, rshi_ckpt_view **out) {
+static rsh_status apply_function(building *b, const rshi_expr *e, const operands *o, rshi_ckpt_view **out) {
     rshi_ckpt_store *s = &b->m->out->store;
     rshi_ckpt_view **x = o->list;
     switch (e->op) {
@@ -259,7 +260,7 @@ static rsh_status combine(building *b, const rshi_expr *e, const operands *o, rs
     }
 }
 
-static rsh_status build(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out) {
+static rsh_status build_expr(building *b, const rshi_expr *e, const rshi_captured *c, rshi_ckpt_view **out) {
     operands o = {0};
     bool in_slice = b->in_slice, in_scale = b->in_scale;
     rsh_status st = RSH_OK;
@@ -272,14 +273,14 @@ static rsh_status build(building *b, const rshi_expr *e, const rshi_captured *c,
     }
     b->in_slice = in_slice;
     b->in_scale = in_scale;
-    if (!st) st = combine(b, e, &o, out);
+    if (!st) st = apply_function(b, e, &o, out);
     rshi_free(o.list);
     return st;
 }
 
 /* ---- several targets of one line ---- */
 
-static rsh_status emit(building *b, const rshi_ckpt_view *v, const rshi_captured *c, int64_t choice) {
+static rsh_status add_build_target(building *b, const rshi_ckpt_view *v, const rshi_captured *c, int64_t choice) {
     char *name = NULL;
     RSH_TRY(rshi_name_expand(&b->rule->target, choice, c, &name));
     rshi_map_target t = {.rule = b->number, .first = b->first, .source = -1, .view = v, .instance = b->m->ninstances};
@@ -290,13 +291,13 @@ static rsh_status emit(building *b, const rshi_ckpt_view *v, const rshi_captured
         t.source = v->source;
         t.view = NULL;
         t.instance = -1;
-        b->instance.nstated = 0; /* its digest is checked as that of any tensor */
+        b->instance.nstated = 0; /* its digest is checked like that of any other tensor */
     }
     b->m->caught[b->number]++;
     return rshi_map_add_target(b->m, &t);
 }
 
-/* The words of the list that belongs to a function: the last list to the outermost. */
+/* The number of words in the list that belongs to a function; the last list belongs to the outermost function. */
 static int64_t words_of(const building *b, const rshi_expr *e) {
     int64_t behind = 0, seen = 0;
     for (const rshi_expr *x = &b->rule->expr; x != e; x = x->operand) behind += x->op != RSHI_EXPR_UNSTACK;
@@ -307,7 +308,8 @@ static int64_t words_of(const building *b, const rshi_expr *e) {
     return 1;
 }
 
-/* The capture that an unstack numbers: the first one of the target that no operand has to the innermost. */
+/* The capture that an unstack numbers.  The captures of the target that no operand has belong to the unstacks, the
+ * first one to the innermost. */
 static int capture_of(const building *b, const rshi_expr *e) {
     unsigned own = b->rule->target.captures & ~b->inner->captures, seen = 0;
     int inside = 0;
@@ -323,7 +325,7 @@ static int capture_of(const building *b, const rshi_expr *e) {
 }
 
 /* The function around e, or NULL if e is outermost. */
-static const rshi_expr *around(const building *b, const rshi_expr *e) {
+static const rshi_expr *enclosing_function(const building *b, const rshi_expr *e) {
     const rshi_expr *x = &b->rule->expr;
     if (x == e) return NULL;
     while (x->operand != e) x = x->operand;
@@ -334,21 +336,22 @@ static rsh_status take_part(building *b, const rshi_expr *e, const rshi_ckpt_vie
                             rshi_ckpt_view **out) {
     rshi_ckpt_store *s = &b->m->out->store;
     if (e->op == RSHI_EXPR_UNSTACK) return rshi_view_select(s, v, e->dim, i, out);
-    RSH_REQUIRE(!e->nnumbers || e->nnumbers == n, RSH_EVALUE, "%s: there are %" PRId64 " sizes for %" PRId64 " words",
-                rshi_expr_word(e->op), e->nnumbers, n);
+    RSH_REQUIRE(!e->nnumbers || e->nnumbers == n, RSH_EVALUE,
+                "%s: expected %" PRId64 " sizes, one per target, got %" PRId64, rshi_expr_word(e->op), n, e->nnumbers);
     if (e->op == RSHI_EXPR_SPLIT) return rshi_view_split(s, v, e->dim, n, e->nnumbers ? e->number : NULL, i, out);
     return rshi_view_deinterleave(s, v, e->dim, e->groups, n, e->number, i, out);
 }
 
-/* Applies e, which splits, and all functions around it. */
-static rsh_status split(building *b, const rshi_expr *e, const rshi_ckpt_view *v, const rshi_captured *c,
+/* Applies the splitting function e and all functions around it, and adds the targets. */
+static rsh_status split_targets(building *b, const rshi_expr *e, const rshi_ckpt_view *v, const rshi_captured *c,
                         int64_t choice) {
-    if (!e) return emit(b, v, c, choice);
+    if (!e) return add_build_target(b, v, c, choice);
     bool unstack = e->op == RSHI_EXPR_UNSTACK;
     int64_t dim = e->dim < 0 ? v->ndim - 1 : e->dim, n = unstack ? 0 : words_of(b, e);
-    RSH_REQUIRE(!unstack || (dim >= 0 && dim < v->ndim), RSH_EVALUE, "unstack: there is no dim %" PRId64, e->dim);
+    RSH_REQUIRE(!unstack || (dim >= 0 && dim < v->ndim), RSH_EVALUE,
+                "unstack: dim %" PRId64 " is out of range for %d dims", e->dim, v->ndim);
     if (unstack) n = v->shape[dim];
-    RSH_REQUIRE(n <= MOST_PARTS, RSH_EUNSUP, "unstack: dim %" PRId64 " has size %" PRId64 "; at most %d parts are made",
+    RSH_REQUIRE(n <= MOST_PARTS, RSH_EUNSUP, "unstack: dim %" PRId64 " has size %" PRId64 "; at most %d are supported",
                 dim, n, MOST_PARTS);
     for (int64_t i = 0; i < n; i++) {
         rshi_ckpt_view *part;
@@ -357,7 +360,7 @@ static rsh_status split(building *b, const rshi_expr *e, const rshi_ckpt_view *v
         if (unstack)
             with.value[capture_of(b, e)] = (rshi_text_span){text, (size_t)snprintf(text, sizeof text, "%" PRId64, i)};
         RSH_TRY(take_part(b, e, v, n, i, &part));
-        RSH_TRY(split(b, around(b, e), part, &with, unstack ? choice : choice * n + i));
+        RSH_TRY(split_targets(b, enclosing_function(b, e), part, &with, unstack ? choice : choice * n + i));
     }
     return RSH_OK;
 }
@@ -372,15 +375,15 @@ static rsh_status make_instance(building *b, const assignment *a) {
     if (!rshi_name_expand(&b->rule->target, a->choice < 0 ? 0 : a->choice, &a->c, &name))
         snprintf(b->target, sizeof b->target, "%s", name);
     rshi_free(name);
-    RSH_TRY(build(b, b->inner, &a->c, &v));
+    RSH_TRY(build_expr(b, b->inner, &a->c, &v));
     for (const rshi_expr *e = &b->rule->expr; e != b->inner; e = e->operand) splits = e;
-    RSH_TRY(split(b, splits, v, &a->c, a->choice < 0 ? 0 : a->choice));
+    RSH_TRY(split_targets(b, splits, v, &a->c, a->choice < 0 ? 0 : a->choice));
     RSH_TRY(RSHI_GROW(b->m->instance, b->m->ninstances + 1, &b->m->instances_room));
     b->m->instance[b->m->ninstances++] = b->instance;
     return RSH_OK;
 }
 
-static void prepare(rshi_map_work *m, int64_t rule, building *b) {
+static void start_building(rshi_map_work *m, int64_t rule, building *b) {
     *b = (building){.m = m, .number = rule, .rule = &m->rules->rule[rule]};
     bool lists = false;
     rshi_rule_splits(b->rule, &b->inner);
@@ -391,7 +394,7 @@ static void prepare(rshi_map_work *m, int64_t rule, building *b) {
 
 rsh_status rshi_map_build(rshi_map_work *m, int64_t rule) {
     building b;
-    prepare(m, rule, &b);
+    start_building(m, rule, &b);
     rsh_status st = assign_names(&b, b.inner, -1);
     for (int64_t i = 0; i < b.n && !st; i++) st = make_instance(&b, &b.list[i]);
     if (st) st = rshi_map_refuse(m, rule, st, b.target);
@@ -413,6 +416,6 @@ static bool any_matches(const building *b, const rshi_expr *e) {
 
 bool rshi_map_build_matches(const rshi_map_work *m, int64_t rule) {
     building b;
-    prepare((rshi_map_work *)(uintptr_t)m, rule, &b);
+    start_building((rshi_map_work *)(uintptr_t)m, rule, &b);
     return any_matches(&b, b.inner);
 }

@@ -1,4 +1,4 @@
-/* Model: files, tensors and where their bytes lie, as sources add them. */
+/* Model: adds files, tensors and the positions of their bytes to a checkpoint. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static void free_file(rshi_ckpt_file *f) {
 rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file) {
     rshi_ckpt_file f = {0};
     rsh_status st;
-    RSH_REQUIRE(c->nfiles < INT32_MAX, RSH_EUNSUP, "%s: more than 2^31 files", c->path);
+    RSH_REQUIRE(c->nfiles < INT32_MAX, RSH_EUNSUP, "%s: too many files: at most 2147483647 are supported", c->path);
     RSH_TRY(RSHI_GROW(c->file, c->nfiles + 1, &c->files_room));
     RSH_GOTO(rshi_ckpt_join(directory, name, &f.path));
     f.name = rshi_ckpt_copy(directory ? name : f.path);
@@ -71,7 +71,7 @@ void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n) {
 
 typedef struct rshi_ckpt_slot slot;
 
-/* The slot of that name, or the free one where it belongs. */
+/* Finds the slot of that name, or the free slot where it would be inserted. */
 static slot *find_slot(const rsh_ckpt *c, uint64_t hash, const char *name, size_t length) {
     for (int64_t at = (int64_t)hash & (c->nslots - 1);; at = (at + 1) & (c->nslots - 1)) {
         slot *s = &c->slot[at];
@@ -118,24 +118,25 @@ rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const 
 static rsh_status check_shape(const rsh_ckpt *c, const char *name, rsh_dtype dtype, int ndim, const int64_t *shape) {
     int64_t count, bits = 0;
     bool empty = false, right = true;
-    RSH_REQUIRE((unsigned)ndim <= RSH_MAX_NDIM, RSH_EUNSUP, "%s: tensor \"%.200s\": %d dims; at most %d", c->path, name,
-                ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE((unsigned)ndim <= RSH_MAX_NDIM, RSH_EUNSUP,
+                "%s: tensor \"%.200s\" has %d dims; at most %d are supported", c->path, name, ndim, RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++) {
         empty |= !shape[d];
         right &= shape[d] >= 0;
     }
-    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\": a size below 0", c->path, name);
+    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\" has a negative size", c->path, name);
     if (!empty) right = rshi_product(ndim, shape, &count) && rshi_mul(count, rsh_dtype_bits(dtype), &bits);
-    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\": its shape has more elements than 64 bits can count", c->path,
+    RSH_REQUIRE(right, RSH_EVALUE, "%s: tensor \"%.200s\" is too large: its size in bits exceeds 2^63 - 1", c->path,
                 name);
     return RSH_OK;
 }
 
-/* What could not be written to a safetensors file and read again. */
+/* Rejects names that a safetensors file cannot have. */
 static rsh_status check_name(const rsh_ckpt *c, const char *name) {
     RSH_REQUIRE(rshi_is_utf8(name, strlen(name)), RSH_EVALUE, "%s: tensor \"%.200s\": its name is not UTF-8", c->path,
                 name);
-    RSH_REQUIRE(strcmp(name, "__metadata__"), RSH_EVALUE, "%s: no tensor can have the name __metadata__", c->path);
+    RSH_REQUIRE(strcmp(name, "__metadata__"), RSH_EVALUE,
+                "%s: a tensor is named \"__metadata__\", which safetensors reserves; rename it", c->path);
     return RSH_OK;
 }
 
@@ -148,6 +149,17 @@ static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int
     t->shape = sizes;
     t->ndim = ndim;
     return RSH_OK;
+}
+
+/* Files of one model that have the same names are often rank files of another tool. */
+static rsh_status refuse_duplicate(const rsh_ckpt *c, const char *name, int32_t file, uint64_t at, int32_t other) {
+    bool rank_files = c->kind == &rshi_kind_hf && other >= 0 && other != file;
+    return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": duplicate tensor \"%.200s\"%s%.150s%s", c->file[file].name,
+                     at, name, rank_files ? ", which is also in " : "", rank_files ? c->file[other].name : "",
+                     rank_files
+                         ? "; if these are rank files of another tool, such as vLLM, describe their layouts with "
+                           "--from RULES"
+                         : "");
 }
 
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype, int ndim,
@@ -163,9 +175,8 @@ rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rs
     uint64_t hash = rshi_hash(name, length, 0);
     slot *its = find_slot(c, hash, name, length);
     if (its->tensor >= 0 && file < 0)
-        return rshi_fail(RSH_EVALUE, "%s: tensor \"%.200s\" is given twice", c->path, t.name);
-    RSH_REQUIRE(its->tensor < 0, RSH_EVALUE, "%s: byte %" PRIu64 ": tensor \"%.200s\" is there a second time",
-                c->file[file].name, at, t.name);
+        return rshi_fail(RSH_EVALUE, "%s: duplicate tensor \"%.200s\"", c->path, t.name);
+    if (its->tensor >= 0) return refuse_duplicate(c, t.name, file, at, c->tensor[its->tensor].named_in);
     *tensor = c->ntensors;
     *its = (slot){hash, c->ntensors};
     c->tensor[c->ntensors++] = t;
@@ -189,7 +200,7 @@ rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *la
                                const rshi_ckpt_part *parts) {
     rshi_ckpt_tensor *t = &c->tensor[tensor];
     RSH_REQUIRE(!rsh_layout_op(layout), RSH_EUNSUP,
-                "%.150s: tensor \"%.150s\" is partial, and contributions in files are not combined: %.300s", c->path,
+                "%.150s: tensor \"%.150s\" has a partial layout, which cannot be read from files: %.300s", c->path,
                 t->name, rsh_layout_text(layout));
     RSH_TRY(take_parts(c, t, nparts, parts));
     rsh_layout_free(t->layout);
@@ -198,7 +209,7 @@ rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *la
     return RSH_OK;
 }
 
-/* ---- what is no tensor ---- */
+/* ---- metadata, other files and non-tensor entries ---- */
 
 static rsh_status add_pair(rshi_ckpt_pair **list, int64_t *n, int64_t *room, const char *key, const char *value) {
     RSH_TRY(RSHI_GROW(*list, *n + 1, room));
@@ -215,7 +226,8 @@ static rsh_status add_pair(rshi_ckpt_pair **list, int64_t *n, int64_t *room, con
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value) {
     RSH_REQUIRE(rshi_is_utf8(key, strlen(key)) && rshi_is_utf8(value, strlen(value)), RSH_EVALUE,
                 "%s: metadata \"%.200s\": key or value is not UTF-8", c->path, key);
-    if (rshi_name_table_find(&c->meta_keys, key) >= 0) return RSH_OK; /* files repeat it; the first counts */
+    if (rshi_name_table_find(&c->meta_keys, key) >= 0)
+        return RSH_OK; /* several files may have the key; the first value is kept */
     RSH_TRY(add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value));
     return rshi_name_table_add(&c->meta_keys, c->meta[c->nmeta - 1].key, c->nmeta - 1);
 }
@@ -236,7 +248,7 @@ rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what) 
     return RSH_OK;
 }
 
-/* ---- the end ---- */
+/* ---- freeing ---- */
 
 static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
@@ -246,8 +258,8 @@ static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
     rshi_free(list);
 }
 
-/* What a mapped checkpoint borrows from its base. */
-static void let_go(rsh_ckpt *c) {
+/* Clears the fields that a mapped checkpoint borrows from its base. */
+static void clear_borrowed(rsh_ckpt *c) {
     c->reading = NULL;
     c->gguf = NULL;
     c->file = NULL;
@@ -260,7 +272,7 @@ static void let_go(rsh_ckpt *c) {
 
 void rsh_ckpt_free(rsh_ckpt *c) {
     if (!c) return;
-    if (c->base) let_go(c);
+    if (c->base) clear_borrowed(c);
     rshi_reading_close(c);
     for (int64_t i = 0; i < c->nfiles; i++) free_file(&c->file[i]);
     for (int64_t i = 0; i < c->ntensors; i++) rsh_layout_free(c->tensor[i].layout);

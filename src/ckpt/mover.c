@@ -1,13 +1,13 @@
-/* Mover: one window of a tensor from the files of one end to those of the other.
+/* Mover: copies one window of a tensor from the source files to the target files.
  *
- * The window's source blocks are read once, converted and digested in memory, and put together to one destination block
- * after the other, each of which is written to all files that hold a copy of it.  A destination block that is one run
- * of a source block is written from there. */
+ * The source blocks of the window are read once, converted and digested in memory.  Each destination block is assembled
+ * from them and written to all files that hold a copy of it.  A destination block that is one run of a source block is
+ * written directly from there. */
 #include "ckpt/impl.h"
 
 #include <string.h>
 
-/* A piece of the source in the memory of the window. */
+/* A piece of the source in the buffer of the window. */
 typedef struct seen_view {
     rshi_view view;
     const char *block;
@@ -18,11 +18,11 @@ typedef struct window_job {
     const rsh_box *window;
     seen_view *view; /* of the source; owned */
     int64_t nviews, room;
-    size_t size;       /* bytes of an element of the destination, and of the source once it is converted */
-    bool once;         /* every element is written once, so that the digest stands for what was written */
+    size_t size;       /* bytes of an element of the destination, and of the source after conversion */
+    bool once;         /* every element is written once, so the digest covers all written bytes */
     rsh_digest before; /* of the windows before this one */
-    bool dry;          /* moves are counted, not run: nothing was read yet */
-    /* the destination block at hand */
+    bool dry;          /* moves are counted, not run, because nothing was read yet */
+    /* the current destination block */
     const rshi_ckpt_block *block;
     int64_t nmoves;
     rshi_move pending;
@@ -31,7 +31,7 @@ typedef struct window_job {
     int64_t pending_dst;
 } window_job;
 
-static rsh_status need(char **memory, size_t *room, size_t bytes) {
+static rsh_status grow_buffer(char **memory, size_t *room, size_t bytes) {
     if (bytes <= *room) return RSH_OK;
     rshi_free_data(*memory, *room);
     *room = 0;
@@ -105,7 +105,7 @@ static rsh_status list_views(window_job *j) {
     return RSH_OK;
 }
 
-/* The elements of a block as they were read, and as they will be written. */
+/* Digests the elements of a block as they were read (raw) and as they will be written (block). */
 static void digest_source(window_job *j, const rshi_ckpt_block *b, const char *raw, const char *block) {
     rshi_mover *m = j->m;
     size_t size = rsh_dtype_size(m->src.group[b->group].from);
@@ -118,8 +118,8 @@ static void digest_source(window_job *j, const rshi_ckpt_block *b, const char *r
     }
 }
 
-/* Block by block, so that what was read is still in the cache when it is converted and digested. */
-static rsh_status take_block(window_job *j, rshi_ckpt_block *b, size_t *used) {
+/* Reads, converts and digests one block, while it is in the cache. */
+static rsh_status load_block(window_job *j, rshi_ckpt_block *b, size_t *used) {
     rshi_mover *m = j->m;
     const rshi_ckpt_group *g = &m->src.group[b->group];
     transport t = {m, &m->src.copy[g->copy], m->raw + *used * m->src.size, rsh_dtype_size(g->from)};
@@ -131,17 +131,17 @@ static rsh_status take_block(window_job *j, rshi_ckpt_block *b, size_t *used) {
     return RSH_OK;
 }
 
-static rsh_status take_source(window_job *j) {
+static rsh_status load_source(window_job *j) {
     rshi_mover *m = j->m;
     size_t used = 0;
     RSH_TRY(rshi_blocks_list(&m->src, j->window, &m->in));
-    RSH_TRY(need(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
-    if (m->converts) RSH_TRY(need(&m->mem, &m->mem_room, (size_t)m->in.count * j->size));
-    for (int64_t i = 0; i < m->in.n; i++) RSH_TRY(take_block(j, &m->in.block[i], &used));
+    RSH_TRY(grow_buffer(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
+    if (m->converts) RSH_TRY(grow_buffer(&m->mem, &m->mem_room, (size_t)m->in.count * j->size));
+    for (int64_t i = 0; i < m->in.n; i++) RSH_TRY(load_block(j, &m->in.block[i], &used));
     return RSH_OK;
 }
 
-/* ---- one destination block put together ---- */
+/* ---- assembling a destination block ---- */
 
 static void run_pending(window_job *j) {
     if (j->dry) return;
@@ -156,7 +156,7 @@ static void add_loop(rshi_move *mv, int64_t n, int64_t src, int64_t dst) {
     mv->nd++;
 }
 
-/* The elements that one run of each dim has in common. */
+/* Adds the move of the elements in one common run of each dim. */
 static void add_move(window_job *j, const seen_view *s, const rshi_view *d, const rshi_run *const *run) {
     rshi_move mv = {.nsrc = 1, .from = j->m->to, .to = j->m->to};
     int64_t strides[RSHI_MOVE_DIMS], src = s->view.bias, dst = d->bias;
@@ -179,8 +179,8 @@ static void add_move(window_job *j, const seen_view *s, const rshi_view *d, cons
 
 static int64_t stripe_end(const rshi_stripe *s) { return s->lo + (s->count - 1) * s->stride + s->last; }
 
-/* Have they an index in common, going by first and last alone? */
-static bool may_meet(const window_job *j, const rshi_placed *a, const rshi_placed *b) {
+/* Do the bounding boxes of both pieces intersect inside the window? */
+static bool may_overlap(const window_job *j, const rshi_stored_piece *a, const rshi_stored_piece *b) {
     for (int d = 0; d < j->m->src.ndim; d++) {
         int64_t lo = rshi_max(a->set[d].lo, b->set[d].lo),
                 hi = rshi_min(stripe_end(&a->set[d]), stripe_end(&b->set[d]));
@@ -189,12 +189,12 @@ static bool may_meet(const window_job *j, const rshi_placed *a, const rshi_place
     return true;
 }
 
-static rsh_status meet(window_job *j, const seen_view *s, const rshi_view *d) {
+static rsh_status add_overlap_moves(window_job *j, const seen_view *s, const rshi_view *d) {
     rshi_mover *m = j->m;
     int ndim = m->src.ndim;
     int64_t at[RSH_MAX_NDIM] = {0};
     const rshi_run *run[RSH_MAX_NDIM];
-    if (!may_meet(j, s->view.piece, d->piece)) return RSH_OK;
+    if (!may_overlap(j, s->view.piece, d->piece)) return RSH_OK;
     for (int k = 0; k < ndim; k++) {
         m->run[k].n = 0;
         RSH_TRY(rshi_stripe_overlap(&s->view.piece->set[k], &d->piece->set[k], j->window->lo[k], j->window->hi[k],
@@ -210,7 +210,7 @@ static rsh_status meet(window_job *j, const seen_view *s, const rshi_view *d) {
     }
 }
 
-/* The bytes of the block: in place in a source block, or put together. */
+/* Returns the bytes of the block: in place in a source block, or assembled in m->put. */
 static rsh_status assemble(window_job *j, const rshi_ckpt_block *b, const char **bytes) {
     rshi_mover *m = j->m;
     j->block = b;
@@ -218,7 +218,7 @@ static rsh_status assemble(window_job *j, const rshi_ckpt_block *b, const char *
     for (int64_t p = b->piece; p < b->piece + b->npieces; p++) {
         rshi_view v;
         if (!rshi_view_make(&m->dst, j->window, b, p, j->size, &v)) continue;
-        for (int64_t i = 0; i < j->nviews; i++) RSH_TRY(meet(j, &j->view[i], &v));
+        for (int64_t i = 0; i < j->nviews; i++) RSH_TRY(add_overlap_moves(j, &j->view[i], &v));
     }
     bool direct = j->nmoves == 1 && (j->pending.kernel == RSHI_KERNEL_CONTIGUOUS || b->count == 1);
     if (j->nmoves == 1 && !direct) run_pending(j);
@@ -226,7 +226,7 @@ static rsh_status assemble(window_job *j, const rshi_ckpt_block *b, const char *
     return RSH_OK;
 }
 
-/* ---- deeds ---- */
+/* ---- modes: write, check, compare ---- */
 
 static rsh_status write_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
@@ -237,7 +237,7 @@ static rsh_status write_block(window_job *j, const rshi_ckpt_block *b) {
         transport t = {m, &m->dst.copy[g->copy + c], (char *)(uintptr_t)bytes, j->size};
         if (t.part->file >= 0) RSH_TRY(rshi_block_runs(&m->dst, j->window, b, write_target, &t));
     }
-    if (m->deed == RSHI_WINDOW_WRITE && !j->once) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
+    if (m->mode == RSHI_WINDOW_WRITE && !j->once) m->hash = rshi_hash(bytes, (size_t)b->count * j->size, m->hash);
     return RSH_OK;
 }
 
@@ -253,7 +253,7 @@ static rsh_status digest_block(window_job *j, const rshi_ckpt_block *b) {
     return RSH_OK;
 }
 
-/* All copies must have the same hash; of one, it goes on. */
+/* Hashes the block.  If its copies differ, the hash is changed so that it matches no journal record. */
 static rsh_status check_block(window_job *j, const rshi_ckpt_block *b) {
     rshi_mover *m = j->m;
     const rshi_ckpt_group *g = &m->dst.group[b->group];
@@ -265,7 +265,7 @@ static rsh_status check_block(window_job *j, const rshi_ckpt_block *b) {
         RSH_TRY(rshi_block_runs(&m->dst, j->window, b, read_target, &t));
         uint64_t h = rshi_hash(m->put, (size_t)b->count * j->size, before);
         if (!seen++) first = h;
-        m->hash = h == first ? h : ~first; /* copies that differ match no journal */
+        m->hash = h == first ? h : ~first;
         if (h != first) return RSH_OK;
     }
     return RSH_OK;
@@ -309,7 +309,7 @@ static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
     const rshi_ckpt_group *g = &m->dst.group[b->group];
     size_t n = (size_t)b->count * j->size;
     const char *bytes;
-    RSH_TRY(need(&m->seen, &m->seen_room, n));
+    RSH_TRY(grow_buffer(&m->seen, &m->seen_room, n));
     RSH_TRY(assemble(j, b, &bytes));
     for (int64_t c = 0; c < g->ncopies; c++) {
         transport t = {m, &m->dst.copy[g->copy + c], m->seen, j->size};
@@ -320,9 +320,9 @@ static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
     return RSH_OK;
 }
 
-/* Has each element of the window one place in the destination?  Then its digest is computed anyway, and hashing would
- * be one more pass over the bytes. */
-static bool is_once(const window_job *j) {
+/* Is each element of the window stored once in the destination?  Then the hash is derived from the digest, which is
+ * computed anyway, and the bytes need not be hashed. */
+static bool is_written_once(const window_job *j) {
     const rshi_mover *m = j->m;
     int64_t count = 1;
     for (int d = 0; d < m->dst.ndim; d++) count *= j->window->hi[d] - j->window->lo[d];
@@ -339,13 +339,13 @@ static void hash_digest(window_job *j) {
 
 static rsh_status put_blocks(window_job *j) {
     rshi_mover *m = j->m;
-    if (m->deed != RSHI_WINDOW_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
-    RSH_TRY(need(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
-    j->once = (m->deed == RSHI_WINDOW_WRITE || m->deed == RSHI_WINDOW_CHECK) && is_once(j);
-    if (m->deed != RSHI_WINDOW_CHECK) RSH_TRY(list_views(j));
+    if (m->mode != RSHI_WINDOW_COPY) RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
+    RSH_TRY(grow_buffer(&m->put, &m->put_room, (size_t)m->out.largest * j->size));
+    j->once = (m->mode == RSHI_WINDOW_WRITE || m->mode == RSHI_WINDOW_CHECK) && is_written_once(j);
+    if (m->mode != RSHI_WINDOW_CHECK) RSH_TRY(list_views(j));
     for (int64_t i = 0; i < m->out.n; i++) {
         const rshi_ckpt_block *b = &m->out.block[i];
-        switch (m->deed) {
+        switch (m->mode) {
         case RSHI_WINDOW_CHECK: RSH_TRY(check_block(j, b)); break;
         case RSHI_WINDOW_COMPARE: RSH_TRY(compare_block(j, b)); break;
         default: RSH_TRY(write_block(j, b));
@@ -355,9 +355,9 @@ static rsh_status put_blocks(window_job *j) {
     return RSH_OK;
 }
 
-/* ---- by the system ---- */
+/* ---- copying inside the kernel ---- */
 
-/* Where in a source file the block's bytes lie as one run; false: nowhere. */
+/* Finds the position of the block in a source file; false: it is not one run of a source file. */
 static bool find_run(const window_job *j, const rshi_ckpt_block *b, int32_t *file, uint64_t *at) {
     const rshi_mover *m = j->m;
     if (!b->dense || j->nmoves != 1 || (j->pending.kernel != RSHI_KERNEL_CONTIGUOUS && b->count != 1)) return false;
@@ -373,7 +373,7 @@ static bool find_run(const window_job *j, const rshi_ckpt_block *b, int32_t *fil
     return false;
 }
 
-/* Has the system written all copies of the block? */
+/* Lets the kernel write all copies of the block; *done is false if it cannot. */
 static rsh_status copy_block(window_job *j, const rshi_ckpt_block *b, bool *done) {
     rshi_mover *m = j->m;
     const rshi_ckpt_group *g = &m->dst.group[b->group];
@@ -394,14 +394,14 @@ static rsh_status copy_block(window_job *j, const rshi_ckpt_block *b, bool *done
     return RSH_OK;
 }
 
-/* Destination blocks that are runs of source files need no memory; what is left over stays in m->out. */
+/* Lets the kernel copy destination blocks that are runs of source files; the other blocks stay in m->out. */
 static rsh_status copy_blocks(window_job *j) {
     rshi_mover *m = j->m;
     int64_t left = 0;
     size_t used = 0;
     RSH_TRY(rshi_blocks_list(&m->src, j->window, &m->in));
     RSH_TRY(rshi_blocks_list(&m->dst, j->window, &m->out));
-    RSH_TRY(need(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
+    RSH_TRY(grow_buffer(&m->raw, &m->raw_room, (size_t)m->in.count * m->src.size));
     for (int64_t i = 0; i < m->in.n; i++) {
         m->in.block[i].at = used;
         used += (size_t)m->in.block[i].count * j->size;
@@ -421,14 +421,14 @@ static rsh_status copy_blocks(window_job *j) {
 
 /* ---- windows ---- */
 
-static size_t cost(const rshi_mover *m, const rsh_box *w) {
-    size_t count = 1, size = m->deed == RSHI_WINDOW_DIGEST ? 0 : m->dst.size;
+static size_t buffer_bytes(const rshi_mover *m, const rsh_box *w) {
+    size_t count = 1, size = m->mode == RSHI_WINDOW_DIGEST ? 0 : m->dst.size;
     for (int d = 0; d < m->src.ndim; d++) count *= (size_t)(w->hi[d] - w->lo[d]);
     size_t each = m->src.size + size + (m->converts ? rsh_dtype_size(m->to) : 0);
-    return count * (m->deed == RSHI_WINDOW_COMPARE ? each + size : each);
+    return count * (m->mode == RSHI_WINDOW_COMPARE ? each + size : each);
 }
 
-/* The first dim that has two indices is halved. */
+/* The first dim with more than one index, which is halved; -1: none. */
 static int split_dim(const rshi_mover *m, const rsh_box *w) {
     for (int d = 0; d < m->src.ndim; d++)
         if (w->hi[d] - w->lo[d] > 1) return d;
@@ -436,7 +436,7 @@ static int split_dim(const rshi_mover *m, const rsh_box *w) {
 }
 
 rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
-    int d = cost(m, window) > m->budget ? split_dim(m, window) : -1;
+    int d = buffer_bytes(m, window) > m->budget ? split_dim(m, window) : -1;
     if (d >= 0) {
         rsh_box a = *window, b = *window;
         a.hi[d] = b.lo[d] = window->lo[d] + (window->hi[d] - window->lo[d]) / 2;
@@ -447,12 +447,12 @@ rsh_status rshi_mover_window(rshi_mover *m, const rsh_box *window) {
     j.size = rsh_dtype_size(m->to);
     rsh_status st = RSH_OK;
     bool left = true;
-    if (m->deed == RSHI_WINDOW_COPY) {
+    if (m->mode == RSHI_WINDOW_COPY) {
         st = !m->converts ? copy_blocks(&j) : rshi_blocks_list(&m->dst, window, &m->out);
         left = m->out.n > 0;
     }
-    if (!st && left && m->deed != RSHI_WINDOW_CHECK) st = take_source(&j);
-    if (!st && left && m->deed != RSHI_WINDOW_DIGEST) st = put_blocks(&j);
+    if (!st && left && m->mode != RSHI_WINDOW_CHECK) st = load_source(&j);
+    if (!st && left && m->mode != RSHI_WINDOW_DIGEST) st = put_blocks(&j);
     rshi_free(j.view);
     return st;
 }

@@ -1,8 +1,8 @@
-/* Name match: does a name follow a pattern, and what do its captures stand for?
+/* Name match: matches a name against a pattern and finds the text of its captures.
  *
- * Tokens match from left to right, each as short as possible.  If the tokens behind a star match nowhere in the rest of
- * the name, then no longer match of an earlier star helps: the search ends, which keeps it short for any number of
- * stars.  Captures that must be equal and lists break that rule, so steps are counted, too. */
+ * Tokens match from left to right, each as short as possible.  If the tokens after a star match nowhere in the rest of
+ * the name, a longer match of an earlier star cannot help either, so the search ends.  That keeps it fast for any
+ * number of stars.  Repeated captures and lists break this rule, so the number of steps is limited as well. */
 #include "ckpt/name_pattern.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@
 #define MOST_STEPS 1000000
 
 typedef enum answer {
-    FAILED, /* not here */
-    DEAD,   /* nor anywhere further on */
+    FAILED, /* no match at this position */
+    DEAD,   /* no match at this or any later position */
     FOUND
 } answer;
 
@@ -27,7 +27,7 @@ static answer match_from(matching *m, int64_t token, const char *s);
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* A decimal integer, all its digits, in the range. */
+/* The length of a whole decimal integer in the range of the token; 0: there is none. */
 static size_t number_length(const matching *m, const rshi_name_token *t, const char *s) {
     int64_t n = 0;
     size_t k = 0;
@@ -43,7 +43,7 @@ static answer match_star(matching *m, int64_t token, const char *s) {
     }
 }
 
-/* A capture that has its text already. */
+/* Matches a capture whose text is already known. */
 static answer match_known(matching *m, int64_t token, const char *s, rshi_text_span known) {
     if (strncmp(s, known.at, known.length)) return FAILED;
     return match_from(m, token + 1, s + known.length);
@@ -97,8 +97,8 @@ static answer match_from(matching *m, int64_t token, const char *s) {
     return n || (t->kind == RSHI_TOKEN_TEXT && !t->length) ? match_from(m, token + 1, s + n) : FAILED;
 }
 
-/* Most names end differently, which is seen at once. */
-static bool ends_alike(const rshi_name_pattern *p, const char *name) {
+/* Does the name end with the last text of the pattern?  A quick test that rejects most names. */
+static bool suffix_matches(const rshi_name_pattern *p, const char *name) {
     const rshi_name_token *last = p->ntokens ? &p->token[p->ntokens - 1] : NULL;
     if (!last || last->kind != RSHI_TOKEN_TEXT) return true;
     size_t n = strlen(name);
@@ -109,9 +109,9 @@ rsh_status rshi_name_match(const rshi_name_pattern *p, const char *name, int64_t
                            int64_t *chosen, bool *matches) {
     rshi_captured mine = *c;
     matching m = {.p = p, .name = name, .choice = choice, .c = &mine};
-    *matches = ends_alike(p, name) && match_from(&m, 0, name) == FOUND;
+    *matches = suffix_matches(p, name) && match_from(&m, 0, name) == FOUND;
     RSH_REQUIRE(m.steps <= MOST_STEPS, RSH_EVALUE,
-                "pattern \"%.200s\" is too ambiguous to decide whether it matches \"%.200s\"; use fewer captures",
+                "pattern \"%.200s\" takes too long to match against \"%.200s\"; use fewer captures and lists",
                 p->text, name);
     if (*matches) *c = mine;
     if (*matches && chosen) *chosen = m.chosen;

@@ -1,4 +1,4 @@
-/* Name pattern: a name of a rule file, taken apart into tokens, and put together again. */
+/* Name pattern: parses a name of a rule file into tokens, and expands tokens into names. */
 #include "ckpt/name_pattern.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static rsh_status add_token(reading_name *r, rshi_name_token t) {
     rshi_name_pattern *p = r->p;
     rsh_status st = RSHI_GROW(p->token, p->ntokens + 1, &p->room);
     if (!st && p->ntokens == MOST_TOKENS)
-        st = rshi_fail(RSH_EVALUE, "a name may have at most %d wildcards", MOST_TOKENS / 2);
+        st = rshi_fail(RSH_EVALUE, "a name may have at most %d wildcards, captures and lists", MOST_TOKENS / 2);
     if (st) return rshi_free(t.text), st;
     p->token[p->ntokens++] = t;
     p->has_wildcards |= t.kind == RSHI_TOKEN_STAR || t.kind == RSHI_TOKEN_ONE || t.kind == RSHI_TOKEN_LONG;
@@ -51,19 +51,20 @@ static bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The number of a capture, which is new perhaps. */
+/* Finds the index of a capture, or adds it. */
 static rsh_status find_capture(reading_name *r, const char *name, size_t n, int *out) {
     rshi_capture_names *names = r->names;
     for (*out = 0; *out < names->n; ++*out)
         if (strlen(names->name[*out]) == n && !memcmp(names->name[*out], name, n)) return RSH_OK;
-    RSH_REQUIRE(n < sizeof names->name[0], RSH_EVALUE, "capture: its name must have at most 31 characters");
+    RSH_REQUIRE(n < sizeof names->name[0], RSH_EVALUE, "the name of a capture must have at most 31 characters, got %zu",
+                n);
     RSH_REQUIRE(names->n < RSHI_MOST_CAPTURES, RSH_EVALUE, "a line may have at most %d captures", RSHI_MOST_CAPTURES);
     memcpy(names->name[names->n], name, n);
     names->name[names->n++][n] = 0;
     return RSH_OK;
 }
 
-/* "+4" or "-4" behind a capture's name. */
+/* Parses "+4" or "-4" after a capture's name. */
 static rsh_status read_shift(const char **at, int64_t *shift) {
     int64_t sign = **at == '-' ? -1 : 1, n = 0;
     const char *start = ++*at;
@@ -90,16 +91,16 @@ static rsh_status read_capture(reading_name *r, const char *word, size_t n) {
     return add_token(r, t);
 }
 
-/* The words between braces; they have no braces and no blanks. */
+/* Parses the words between braces; they must not have braces or blanks. */
 static rsh_status read_list(reading_name *r, const char *words, size_t n) {
     rshi_name_token t = {.kind = RSHI_TOKEN_LIST, .length = n, .nwords = 1};
     for (size_t i = 0; i < n; i++) {
         t.nwords += words[i] == ',';
         RSH_REQUIRE(words[i] != '{' && words[i] != ' ' && words[i] != '\t', RSH_EVALUE,
-                    "list of words: expected words between commas");
+                    "a list such as {q,k,v} must not have braces or blanks inside");
     }
     RSH_REQUIRE(rshi_mul(r->p->nchoices, t.nwords, &r->p->nchoices) && r->p->nchoices <= 4096, RSH_EVALUE,
-                "lists: a name may stand for at most 4096 names");
+                "the lists of a name have more than 4096 combinations");
     t.text = rshi_alloc(n + 1, 1);
     if (!t.text) return rshi_nomem();
     for (size_t i = 0; i < n; i++) t.text[i] = words[i] == ',' ? 0 : words[i];
@@ -108,14 +109,14 @@ static rsh_status read_list(reading_name *r, const char *words, size_t n) {
     return add_token(r, t);
 }
 
-/* "{i}", "{n*}", "{i+4}" or "{q,k,v}". */
+/* Parses "{i}", "{n*}", "{i+4}" or "{q,k,v}". */
 static rsh_status read_braces(reading_name *r) {
     const char *word = r->at + 1;
     size_t n = 0, all = strcspn(word, "}");
     while (is_word(word[n])) n++;
     RSH_REQUIRE(word[all] == '}', RSH_EVALUE,
-                "expected \"}\": braces capture or list words; put the name in quotes if "
-                "they belong to it");
+                "expected \"}\" after a capture or list; if the brace is part of the name, put the name in double "
+                "quotes");
     if (memchr(word, ',', all)) return read_list(r, word, all);
     RSH_REQUIRE(n, RSH_EVALUE, "expected the name of a capture or a list of words after \"{\"");
     return read_capture(r, word, n);
@@ -127,7 +128,7 @@ static bool take_digits(const char **p, int64_t *out) {
     return *p > start;
 }
 
-/* "<a-b>"; anything else that starts with "<" is text. */
+/* Parses "<a-b>"; anything else that starts with "<" is plain text. */
 static bool take_range(const char **p, int64_t *a, int64_t *b) {
     const char *q = *p;
     if (*q++ != '<' || !take_digits(&q, a) || *q++ != '-' || !take_digits(&q, b) || *q++ != '>') return false;
@@ -146,7 +147,7 @@ static rsh_status read_token(reading_name *r) {
     if (*r->at == '?') return r->at++, add_token(r, (rshi_name_token){.kind = RSHI_TOKEN_ONE});
     if (*r->at == '{') return read_braces(r);
     if (take_range(&r->at, &range.lo, &range.hi)) return add_token(r, range);
-    RSH_REQUIRE(!strchr("()\",}", *r->at), RSH_EVALUE, "a name with \"%c\" must be put in quotes", *r->at);
+    RSH_REQUIRE(!strchr("()\",}", *r->at), RSH_EVALUE, "a name that contains '%c' must be in double quotes", *r->at);
     do {
         r->at++;
     } while (!ends_name(r, *r->at) && !strchr("*?{}<()\",", *r->at));
@@ -155,7 +156,7 @@ static rsh_status read_token(reading_name *r) {
 
 /* ---- quoted names ---- */
 
-/* A string of JSON, read by its reader; the whole of it is text. */
+/* Parses a quoted name as a JSON string; it has no special characters. */
 static rsh_status read_quoted(reading_name *r) {
     const char *end = r->at + 1;
     rshi_json j;
@@ -165,7 +166,7 @@ static rsh_status read_quoted(reading_name *r) {
     RSH_TRY(rshi_json_open_text(&j, r->at, (size_t)(end + 1 - r->at), "quoted name"));
     rsh_status st = rshi_json_next(&j, &token);
     if (!st && (token != RSHI_JSON_STRING || memchr(j.text, 0, j.length)))
-        st = rshi_fail(RSH_EVALUE, "a name must not have a NUL");
+        st = rshi_fail(RSH_EVALUE, "a name must not contain a NUL character");
     if (!st) st = add_text(r, j.text, j.length);
     rshi_json_close(&j);
     if (!st) r->at = end + 1;
@@ -199,7 +200,7 @@ rsh_status rshi_name_parse(const char **text, bool in_expression, rshi_capture_n
     return st;
 }
 
-/* ---- putting together ---- */
+/* ---- expanding ---- */
 
 int64_t rshi_span_number(rshi_text_span s) {
     int64_t n = 0;
@@ -215,10 +216,10 @@ static rsh_status add_capture(rshi_text *t, const rshi_name_token *k, const rshi
     rshi_text_span s = c->value[k->capture];
     int64_t n = rshi_span_number(s);
     if (!k->shift) return rshi_text_add(t, "%.*s", (int)s.length, s.at ? s.at : ""), RSH_OK;
-    RSH_REQUIRE(n >= 0, RSH_EVALUE, "capture \"%.*s\" is shifted, so it must be a decimal integer", (int)s.length,
-                s.at ? s.at : "");
-    RSH_REQUIRE(n + k->shift >= 0, RSH_EVALUE, "capture \"%" PRId64 "\" shifted by %" PRId64 " is negative", n,
-                k->shift);
+    RSH_REQUIRE(n >= 0, RSH_EVALUE, "cannot add %+" PRId64 " to capture \"%.*s\": it is not a decimal integer",
+                k->shift, (int)s.length, s.at ? s.at : "");
+    RSH_REQUIRE(n + k->shift >= 0, RSH_EVALUE,
+                "cannot add %" PRId64 " to capture \"%" PRId64 "\": the result is negative", k->shift, n);
     rshi_text_add(t, "%" PRId64, n + k->shift);
     return RSH_OK;
 }

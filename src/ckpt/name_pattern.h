@@ -12,16 +12,16 @@ typedef enum rshi_token_kind {
     RSHI_TOKEN_ONE,     /* ?       one character */
     RSHI_TOKEN_RANGE,   /* <a-b>   a decimal integer */
     RSHI_TOKEN_CAPTURE, /* {i}     one or more characters, no dot */
-    RSHI_TOKEN_LONG,    /* {n*}    one or more of any characters */
+    RSHI_TOKEN_LONG,    /* {n*}    one or more characters, including dots */
     RSHI_TOKEN_LIST     /* {q,k,v} one of these words */
 } rshi_token_kind;
 
 typedef struct rshi_name_token {
     rshi_token_kind kind;
-    char *text; /* owned; of TEXT; of LIST: the words, each with its NUL */
+    char *text; /* owned; of TEXT; of LIST: the words, each followed by a NUL */
     size_t length;
     int64_t nwords; /* of LIST */
-    int capture;    /* of CAPTURE and LONG: its number in the line */
+    int capture;    /* of CAPTURE and LONG: its index in the line */
     int64_t shift;  /* of CAPTURE: added to the captured integer */
     int64_t lo, hi; /* of RANGE */
 } rshi_name_token;
@@ -34,7 +34,7 @@ typedef struct rshi_name_pattern {
     unsigned captures;  /* bit i: capture i of the line occurs */
     bool repeats;       /* a capture occurs twice */
     bool has_wildcards; /* has * ? or {n*} */
-    bool has_globs;     /* has * ? or <a-b>, whose text cannot be used elsewhere */
+    bool has_globs;     /* has * ? or <a-b>, whose matched text has no name */
     bool has_shifts;
 } rshi_name_pattern;
 
@@ -52,25 +52,25 @@ typedef struct rshi_captured {
     rshi_text_span value[RSHI_MOST_CAPTURES];
 } rshi_captured;
 
-/* Reads a name at *text: up to a blank, or, inside an expression, up to a comma or parenthesis, or
- * a string in double quotes.  *text moves behind it.  `names` grows.  RSH_EVALUE with a sentence
- * and *text where it went wrong; RSH_ENOMEM. */
+/* Parses a name at *text: up to a blank, or, inside an expression, up to a comma or parenthesis; or
+ * a string in double quotes.  Advances *text to its end, or to the error, and adds its captures to
+ * `names`.  RSH_EVALUE; RSH_ENOMEM. */
 rsh_status rshi_name_parse(const char **text, bool in_expression, rshi_capture_names *names,
                            rshi_name_pattern *out);
 void rshi_name_free(rshi_name_pattern *p);
 
-/* Does the name match?  `choice` is the words that its lists must have, -1 for any; *chosen (may be
- * NULL) becomes those that they have.  Captures that are set in *c must have the same text; the
- * others are set.  RSH_EVALUE if the pattern is too ambiguous to decide. */
+/* Does the name match?  `choice` selects the words of the lists (-1: any words match); *chosen (may
+ * be NULL) receives the selection that matched.  Captures that are set in *c must match the same
+ * text; the others are set.  RSH_EVALUE if matching takes too many steps. */
 rsh_status rshi_name_match(const rshi_name_pattern *p, const char *name, int64_t choice,
                            rshi_captured *c, int64_t *chosen, bool *matches);
 
-/* The name that a pattern without wildcards stands for; new (rshi_free).  RSH_EVALUE if a shifted
- * capture is no decimal integer, or the result is negative. */
+/* Expands a pattern without wildcards to a name.  The caller frees *out with rshi_free.  RSH_EVALUE
+ * if a shifted capture is not a decimal integer or becomes negative. */
 rsh_status rshi_name_expand(const rshi_name_pattern *p, int64_t choice, const rshi_captured *c,
                             char **out);
 bool rshi_name_is_star(const rshi_name_pattern *p); /* is it exactly `*`? */
-/* The decimal integer that a text is, without leading zeros; -1: it is none. */
+/* Parses a decimal integer without leading zeros; -1: the text is not one. */
 int64_t rshi_span_number(rshi_text_span s);
 
 #endif

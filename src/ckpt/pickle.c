@@ -1,7 +1,7 @@
-/* Pickle: a stack machine for the opcodes that Python writes; it builds values and runs nothing.
+/* Pickle: a stack machine for the opcodes that Python writes.  It builds values and never runs code.
  *
- * Values lie in blocks that are freed together, so it does not matter who refers to whom.  Every opcode makes at most
- * one value, and texts stay in the input: memory grows with the length of the pickle, whatever it says. */
+ * All values are freed together, so cycles do no harm.  Every opcode makes at most one value, and texts stay in the
+ * input, so memory is bounded by the length of the pickle. */
 #include "ckpt/pickle.h"
 
 #include <inttypes.h>
@@ -11,28 +11,28 @@
 typedef rshi_pickle_value value;
 
 enum {
-    FIELDS_MOST = 64,     /* of an object that is known; PyTorch's have up to twenty */
-    STACK_MOST = 4 << 20, /* values; Python adds a thousand to a list at once */
+    FIELDS_MOST = 64,     /* fields of an object of a known class; PyTorch's classes have up to 20 */
+    STACK_MOST = 4 << 20, /* values; Python adds up to 1,000 items to a list at once */
 };
 
 typedef struct machine {
     rshi_pickle *p;
-    size_t next, op; /* of p->bytes: the byte to read; where the opcode at hand is */
+    size_t next, op; /* offsets in p->bytes: of the next byte, and of the current opcode */
     value **stack;
     int64_t depth, stack_room;
     value **memo;
     int64_t nmemo, memo_room;
-    uint64_t pairs; /* copied from lists to dicts so far */
+    uint64_t pairs; /* number of pairs copied from lists to dicts so far */
 } machine;
 
-/* Values without content, shared by all pickles; nothing writes to them. */
+/* Constant values, shared by all pickles. */
 static const value none = {.kind = RSHI_PICKLE_NONE}, yes = {.kind = RSHI_PICKLE_BOOL, .number = 1},
                    no = {.kind = RSHI_PICKLE_BOOL}, mark = {.kind = RSHI_PICKLE_MARK},
                    empty = {.kind = RSHI_PICKLE_TUPLE};
 
 /* ---- values ---- */
 
-/* Refuses what is at the opcode at hand. */
+/* Sets an error at the current opcode. */
 static rsh_status refuse(const machine *m, const char *sentence) {
     rshi_pickle_fail(m->p, &(value){.at = (uint32_t)m->op}, "%s", sentence);
     return RSH_EVALUE;
@@ -44,7 +44,7 @@ static rsh_status push(machine *m, value *v) {
     return RSH_OK;
 }
 
-static rsh_status make(machine *m, rshi_pickle_kind kind, value **out) {
+static rsh_status make_value(machine *m, rshi_pickle_kind kind, value **out) {
     value *v = rshi_pickle_memory(m->p, sizeof *v);
     if (!v) return rshi_nomem();
     *v = (value){.kind = (uint8_t)kind, .at = (uint32_t)m->op};
@@ -53,7 +53,7 @@ static rsh_status make(machine *m, rshi_pickle_kind kind, value **out) {
 }
 
 static rsh_status push_new(machine *m, rshi_pickle_kind kind, value **out) {
-    RSH_TRY(make(m, kind, out));
+    RSH_TRY(make_value(m, kind, out));
     return push(m, *out);
 }
 
@@ -64,10 +64,10 @@ static rsh_status push_number(machine *m, int64_t number) {
     return RSH_OK;
 }
 
-/* The topmost value, which is no mark. */
+/* Returns the topmost value, which must not be a mark. */
 static rsh_status top(machine *m, value **out) {
     if (!m->depth || m->stack[m->depth - 1]->kind == RSHI_PICKLE_MARK)
-        return refuse(m, "the pickle uses a value that is not there");
+        return refuse(m, "damaged pickle: an opcode needs a value, but the stack is empty");
     *out = m->stack[m->depth - 1];
     return RSH_OK;
 }
@@ -78,12 +78,11 @@ static rsh_status pop(machine *m, value **out) {
     return RSH_OK;
 }
 
-/* Takes the mark away; its values are stack[*from] to stack[*end - 1], which stay where they are until the next push.
- */
+/* Removes the topmost mark.  The values above it are stack[*from] to stack[*end - 1]; the next push overwrites them. */
 static rsh_status pop_mark(machine *m, int64_t *from, int64_t *end) {
     *end = m->depth;
     while (m->depth && m->stack[m->depth - 1]->kind != RSHI_PICKLE_MARK) m->depth--;
-    if (!m->depth) return refuse(m, "the pickle has no mark where it needs one");
+    if (!m->depth) return refuse(m, "damaged pickle: an opcode needs a mark, but there is none");
     *from = m->depth--;
     return RSH_OK;
 }
@@ -112,17 +111,17 @@ static rsh_status add_items(machine *m, value *v, value *const *items, int64_t n
 
 /* ---- input ---- */
 
-static rsh_status take(machine *m, uint64_t n, const unsigned char **out) {
-    if (n > m->p->length - m->next) return refuse(m, "the pickle ends in the middle");
+static rsh_status take_bytes(machine *m, uint64_t n, const unsigned char **out) {
+    if (n > m->p->length - m->next) return refuse(m, "unexpected end of the pickle; the file is truncated or damaged");
     *out = m->p->bytes + m->next;
     m->next += n;
     return RSH_OK;
 }
 
-/* A little-endian number of n bytes, n <= 8. */
+/* Reads a little-endian number of n bytes, n <= 8. */
 static rsh_status take_number(machine *m, int n, uint64_t *out) {
     const unsigned char *b;
-    RSH_TRY(take(m, (uint64_t)n, &b));
+    RSH_TRY(take_bytes(m, (uint64_t)n, &b));
     *out = 0;
     for (int i = 0; i < n; i++) *out |= (uint64_t)b[i] << 8 * i;
     return RSH_OK;
@@ -131,14 +130,14 @@ static rsh_status take_number(machine *m, int n, uint64_t *out) {
 static rsh_status push_span(machine *m, rshi_pickle_kind kind, uint64_t n) {
     const unsigned char *text;
     value *v = NULL;
-    RSH_TRY(take(m, n, &text));
+    RSH_TRY(take_bytes(m, n, &text));
     RSH_TRY(push_new(m, kind, &v));
     v->text = (const char *)text;
     v->n = (uint32_t)n;
     return RSH_OK;
 }
 
-/* Text or bytes after their length. */
+/* Reads a length, then text or bytes of that length. */
 static rsh_status take_text(machine *m, rshi_pickle_kind kind, int length_bytes) {
     uint64_t n;
     RSH_TRY(take_number(m, length_bytes, &n));
@@ -156,7 +155,7 @@ static rsh_status take_long(machine *m, int length_bytes) {
 
 static rsh_status take_line(machine *m, const char **line, size_t *n) {
     const unsigned char *from = m->p->bytes + m->next, *end = memchr(from, '\n', m->p->length - m->next);
-    if (!end) return refuse(m, "the pickle ends in the middle");
+    if (!end) return refuse(m, "unexpected end of the pickle; the file is truncated or damaged");
     *line = (const char *)from;
     *n = (size_t)(end - from);
     m->next += *n + 1;
@@ -169,28 +168,29 @@ static rsh_status short_tuple(machine *m, int64_t n) {
     value *v = NULL;
     bool there = m->depth >= n;
     for (int64_t i = m->depth - n; there && i < m->depth; i++) there = m->stack[i]->kind != RSHI_PICKLE_MARK;
-    if (!there) return refuse(m, "the pickle uses a value that is not there");
-    RSH_TRY(make(m, RSHI_PICKLE_TUPLE, &v));
+    if (!there) return refuse(m, "damaged pickle: an opcode needs a value, but the stack is empty");
+    RSH_TRY(make_value(m, RSHI_PICKLE_TUPLE, &v));
     RSH_TRY(set_items(m, v, m->stack + m->depth - n, n));
     m->depth -= n;
     return push(m, v);
 }
 
-/* A tuple, list, set or dict of what lies above the mark. */
+/* Makes a tuple, list, set or dict of the values above the mark. */
 static rsh_status make_marked(machine *m, rshi_pickle_kind kind) {
     int64_t from, end;
     value *v = NULL;
     RSH_TRY(pop_mark(m, &from, &end));
-    if (kind == RSHI_PICKLE_DICT && (end - from) % 2) return refuse(m, "a dict with a key and no value");
-    RSH_TRY(make(m, kind, &v));
+    if (kind == RSHI_PICKLE_DICT && (end - from) % 2)
+        return refuse(m, "damaged pickle: a dict has a key without a value");
+    RSH_TRY(make_value(m, kind, &v));
     RSH_TRY(set_items(m, v, m->stack + from, end - from));
     return push(m, v);
 }
 
-/* Opaque objects may be lists or dicts of their own kind; their items are not kept. */
+/* Objects of unknown classes may be lists or dicts; their items are ignored. */
 static bool takes_no_items(const value *v) { return v->kind == RSHI_PICKLE_OBJECT && v->class == RSHI_CLASS_OPAQUE; }
 
-/* To the list, set or dict below them. */
+/* Adds the values above the mark to the list, set or dict below it. */
 static rsh_status add_marked(machine *m, rshi_pickle_kind kind) {
     int64_t from, end;
     value *to;
@@ -198,7 +198,7 @@ static rsh_status add_marked(machine *m, rshi_pickle_kind kind) {
     RSH_TRY(top(m, &to));
     if (takes_no_items(to)) return RSH_OK;
     if (to->kind != kind || (kind == RSHI_PICKLE_DICT && (end - from) % 2))
-        return refuse(m, "items for something that is no list, set or dict");
+        return refuse(m, "damaged pickle: items are added to a value that is not a list, set or dict");
     return add_items(m, to, m->stack + from, end - from);
 }
 
@@ -208,7 +208,8 @@ static rsh_status add_one(machine *m, rshi_pickle_kind kind) {
     for (int64_t i = n; i--;) RSH_TRY(pop(m, &items[i]));
     RSH_TRY(top(m, &to));
     if (takes_no_items(to)) return RSH_OK;
-    if (to->kind != kind) return refuse(m, "items for something that is no list, set or dict");
+    if (to->kind != kind)
+        return refuse(m, "damaged pickle: items are added to a value that is not a list, set or dict");
     return add_items(m, to, items, n);
 }
 
@@ -234,15 +235,15 @@ static rsh_status global_stack(machine *m) {
     value *module, *name;
     RSH_TRY(pop(m, &name));
     RSH_TRY(pop(m, &module));
-    if (module->kind != RSHI_PICKLE_TEXT || name->kind != RSHI_PICKLE_TEXT) return refuse(m, "a class without a name");
+    if (module->kind != RSHI_PICKLE_TEXT || name->kind != RSHI_PICKLE_TEXT)
+        return refuse(m, "damaged pickle: the name of a class is not a text");
     return push_class(m, module->text, module->n, name->text, name->n);
 }
 
-/* Those that are made empty and then get a state. */
+/* Is it a class whose objects are made empty and then get a state? */
 static bool is_record(int class) { return class <= RSHI_CLASS_STORAGE_INFO; }
 
-/* It shares the items of the tuple that it is made from: tuples do not change, and many objects may be made from one.
- */
+/* The object shares the items of the tuple that it is made from, since tuples do not change. */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
     value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
@@ -252,7 +253,7 @@ static rsh_status push_object(machine *m, int class, const value *arguments) {
     return RSH_OK;
 }
 
-/* Something of which only the class is known. */
+/* Makes an object of which only the class is kept. */
 static rsh_status push_opaque(machine *m, value *class) {
     value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
@@ -270,7 +271,7 @@ static rsh_status make_object(machine *m, value *class, const value *arguments) 
     return RSH_OK;
 }
 
-/* `named`: arguments by name lie above those without. */
+/* `named`: keyword arguments are on the stack above the positional ones. */
 static rsh_status new_object(machine *m, bool named) {
     value *arguments, *class;
     if (named) RSH_TRY(pop(m, &arguments));
@@ -279,18 +280,18 @@ static rsh_status new_object(machine *m, bool named) {
     return make_object(m, class, named ? &none : arguments);
 }
 
-/* Attributes of dicts and lists (a state dict has `_metadata`) and of what is opaque are not kept. */
+/* Ignores attributes of dicts and lists (a state dict has `_metadata`) and of objects of unknown classes. */
 static rsh_status set_state(machine *m) {
     value *state, *v;
     RSH_TRY(pop(m, &state));
     RSH_TRY(top(m, &v));
     if (v->kind != RSHI_PICKLE_OBJECT || !is_record(v->class)) return RSH_OK;
     if (state->kind == RSHI_PICKLE_DICT && state->n > 2 * FIELDS_MOST)
-        return refuse(m, "an object with more fields than PyTorch's checkpoints have");
+        return refuse(m, "object has more than 64 fields, which PyTorch's checkpoints do not have");
     return set_items(m, v, &state, 1);
 }
 
-/* Pairs, as Python 2 saves the items of an OrderedDict. */
+/* Makes a dict of a list of pairs, as Python 2 saves an OrderedDict. */
 static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
     value *v = NULL;
     for (uint32_t i = 0; i < pairs->n; i++) {
@@ -298,19 +299,19 @@ static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
         if ((pair->kind != RSHI_PICKLE_LIST && pair->kind != RSHI_PICKLE_TUPLE) || pair->n != 2)
             return push_opaque(m, class);
     }
-    m->pairs += pairs->n; /* many dicts could be made from one list */
-    if (m->pairs > m->p->length) return refuse(m, "more pairs than the pickle has bytes");
+    m->pairs += pairs->n; /* a malicious pickle could make many dicts from one list */
+    if (m->pairs > m->p->length) return refuse(m, "damaged pickle: it has more pairs than bytes");
     RSH_TRY(push_new(m, RSHI_PICKLE_DICT, &v));
     for (uint32_t i = 0; i < pairs->n; i++) RSH_TRY(add_items(m, v, pairs->item[i]->item, 2));
     return RSH_OK;
 }
 
-/* The few calls that are known; each only makes a value of what it is given. */
-static rsh_status call(machine *m, value *class, value *arguments) {
+/* Handles calls of the known functions; each of them only makes a value of its arguments. */
+static rsh_status call_function(machine *m, value *class, value *arguments) {
     value *v, *first = arguments->n ? arguments->item[0] : NULL;
     bool list = arguments->n == 1 && (first->kind == RSHI_PICKLE_TUPLE || first->kind == RSHI_PICKLE_LIST);
     switch (class->class) {
-        case RSHI_CLASS_SIZE: /* of a tuple is that tuple, a set of a list that list */
+        case RSHI_CLASS_SIZE: /* a Size is represented by its tuple, a set by its list */
         case RSHI_CLASS_SET: return list ? push(m, first) : push_opaque(m, class);
         case RSHI_CLASS_ORDERED_DICT:
             if (list) return push_pairs(m, class, first);
@@ -336,13 +337,13 @@ static rsh_status reduce(machine *m) {
     RSH_TRY(pop(m, &arguments));
     RSH_TRY(pop(m, &class));
     if (class->kind != RSHI_PICKLE_CLASS || arguments->kind != RSHI_PICKLE_TUPLE) return push_opaque(m, class);
-    return call(m, class, arguments);
+    return call_function(m, class, arguments);
 }
 
 static rsh_status persistent(machine *m) {
     value *id;
     RSH_TRY(pop(m, &id));
-    if (id->kind != RSHI_PICKLE_TUPLE) return refuse(m, "a persistent id that PyTorch's checkpoints do not contain");
+    if (id->kind != RSHI_PICKLE_TUPLE) return refuse(m, "persistent id must be a tuple, as in PyTorch's checkpoints");
     RSH_TRY(push_object(m, RSHI_CLASS_PERSISTENT, id));
     RSH_TRY(RSHI_GROW(m->p->id, m->p->nids + 1, &m->p->ids_room));
     m->p->id[m->p->nids++] = m->stack[m->depth - 1];
@@ -351,10 +352,10 @@ static rsh_status persistent(machine *m) {
 
 /* ---- memo ---- */
 
-static rsh_status put(machine *m, uint64_t number) {
+static rsh_status memo_put(machine *m, uint64_t number) {
     value *v = NULL;
     RSH_TRY(top(m, &v));
-    if (number > (uint64_t)m->nmemo + 1) return refuse(m, "the pickle numbers its values out of order");
+    if (number > (uint64_t)m->nmemo + 1) return refuse(m, "damaged pickle: memo numbers are not consecutive");
     RSH_TRY(RSHI_GROW(m->memo, m->nmemo + 2, &m->memo_room));
     if (number > (uint64_t)m->nmemo) m->memo[m->nmemo++] = NULL; /* Python 2 counts from 1 */
     m->memo[number] = v;
@@ -362,32 +363,32 @@ static rsh_status put(machine *m, uint64_t number) {
     return RSH_OK;
 }
 
-static rsh_status get(machine *m, uint64_t number) {
+static rsh_status memo_get(machine *m, uint64_t number) {
     if (number >= (uint64_t)m->nmemo || !m->memo[number])
-        return refuse(m, "the pickle refers to a value that is not there");
+        return refuse(m, "damaged pickle: it refers to a memo number that is not set");
     return push(m, m->memo[number]);
 }
 
 /* ---- the machine ---- */
 
-static rsh_status unknown(const machine *m, int opcode) {
+static rsh_status unknown_opcode(const machine *m, int opcode) {
     return rshi_pickle_fail(m->p, &(value){.at = (uint32_t)m->op},
-                            "opcode 0x%02x, which pickles of protocol 2 to 5 do not have", opcode);
+                            "opcode 0x%02x is not in pickle protocols 2 to 5; not a pickle, or damaged", opcode);
 }
 
-/* Opcodes that are followed by a number of n bytes. */
+/* Runs opcodes that are followed by a number of n bytes. */
 static rsh_status step_number(machine *m, int opcode, int n) {
     uint64_t number;
     RSH_TRY(take_number(m, n, &number));
     switch (opcode) {
-        case 0x80: return number >= 2 && number <= 5 ? RSH_OK : refuse(m, "a pickle of another protocol than 2 to 5");
-        case 0x95: return RSH_OK; /* the length of a frame: a hint for reading */
-        case 'K':
-        case 'M': return push_number(m, (int64_t)number);
-        case 'J': return push_number(m, (int32_t)(uint32_t)number);
-        case 'q':
-        case 'r': return put(m, number);
-        default: return get(m, number);
+    case 0x80: return number >= 2 && number <= 5 ? RSH_OK : refuse(m, "pickle protocol must be from 2 to 5");
+    case 0x95: return RSH_OK; /* the length of a frame, which is not needed */
+    case 'K':
+    case 'M': return push_number(m, (int64_t)number);
+    case 'J': return push_number(m, (int32_t)(uint32_t)number);
+    case 'q':
+    case 'r': return memo_put(m, number);
+    default: return memo_get(m, number);
     }
 }
 
@@ -400,7 +401,7 @@ static rsh_status step_stack(machine *m, int opcode) {
         case '2':
             RSH_TRY(top(m, &v));
             return push(m, v);
-        default: return unknown(m, opcode);
+        default: return unknown_opcode(m, opcode);
     }
 }
 
@@ -434,12 +435,12 @@ static rsh_status step_build(machine *m, int opcode) {
         case 0x92: return new_object(m, opcode == 0x92);
         case 'b': return set_state(m);
         case 'Q': return persistent(m);
-        case 0x94: return put(m, (uint64_t)m->nmemo);
+        case 0x94: return memo_put(m, (uint64_t)m->nmemo);
         default: return step_stack(m, opcode);
     }
 }
 
-static rsh_status step(machine *m, int opcode) {
+static rsh_status run_opcode(machine *m, int opcode) {
     switch (opcode) {
         case 0x80:
         case 'K':
@@ -466,21 +467,21 @@ static rsh_status step(machine *m, int opcode) {
     }
 }
 
-/* Descriptions of tensors take some four times their length. */
-static rsh_status run(machine *m) {
+/* Runs the pickle.  Values of usual checkpoints take about four times its length; eight times is the limit. */
+static rsh_status run_pickle(machine *m) {
     size_t most = 8 * m->p->length + (1 << 20);
     for (;;) {
         const unsigned char *opcode;
         m->op = m->next;
-        RSH_TRY(take(m, 1, &opcode));
+        RSH_TRY(take_bytes(m, 1, &opcode));
         if (*opcode == '.') break;
-        RSH_TRY(step(m, *opcode));
+        RSH_TRY(run_opcode(m, *opcode));
         if (m->p->total > most || m->depth > STACK_MOST)
-            return refuse(m, "the pickle makes more values than one of its length should");
+            return refuse(m, "the pickle makes too many values for its length; it is damaged or malicious");
     }
     value *root;
     RSH_TRY(pop(m, &root));
-    if (m->depth) return refuse(m, "the pickle leaves more than one value");
+    if (m->depth) return refuse(m, "damaged pickle: more than one value is left on the stack");
     m->p->root = root;
     m->p->end = m->next;
     return RSH_OK;
@@ -489,9 +490,10 @@ static rsh_status run(machine *m) {
 rsh_status rshi_pickle_read(const void *bytes, size_t n, const char *file, uint64_t base, rshi_pickle *out) {
     *out = (rshi_pickle){.file = file, .base = base, .bytes = bytes, .length = n};
     if (n > RSHI_PICKLE_MOST)
-        return rshi_fail(RSH_EVALUE, "%.150s: a pickle of %zu bytes; at most %zu are read", file, n, RSHI_PICKLE_MOST);
+        return rshi_fail(RSH_EVALUE, "%.150s: the pickle is too large: at most %zu bytes are supported, got %zu", file,
+                         RSHI_PICKLE_MOST, n);
     machine m = {.p = out};
-    rsh_status st = run(&m);
+    rsh_status st = run_pickle(&m);
     rshi_free(m.stack);
     rshi_free(m.memo);
     return st;

@@ -1,7 +1,7 @@
-/* Pickle: the values of a pickle that PyTorch wrote.
+/* Pickle: reads the values of a pickle that PyTorch wrote.
  *
- * Nothing in a pickle is run.  The reader knows the classes that describe tensors; an object of any
- * other class becomes an opaque value, which has the name of its class and nothing more. */
+ * No code of a pickle is run.  The reader knows the classes that describe tensors; of an object of
+ * any other class (an "opaque" object) it keeps only the name of the class. */
 #ifndef RESHARD_CKPT_PICKLE_H
 #define RESHARD_CKPT_PICKLE_H
 
@@ -15,14 +15,13 @@ typedef enum rshi_pickle_kind {
     RSHI_PICKLE_FLOAT,  /* text, 8 bytes, big-endian */
     RSHI_PICKLE_TEXT,   /* text, n bytes */
     RSHI_PICKLE_BYTES,  /* text, n bytes */
-    RSHI_PICKLE_TUPLE,  /* n items; a torch.Size too */
+    RSHI_PICKLE_TUPLE,  /* n items; also a torch.Size */
     RSHI_PICKLE_LIST,   /* n items */
-    RSHI_PICKLE_SET,    /* n items; a frozenset too */
+    RSHI_PICKLE_SET,    /* n items; also a frozenset */
     RSHI_PICKLE_DICT,   /* n items: key, value, key, value */
-    RSHI_PICKLE_CLASS,  /* class; number of dtypes and storages; text, n bytes of an opaque one */
-    RSHI_PICKLE_OBJECT, /* class; n items: what it was made from, or its one state; of an opaque one
-                           its class alone */
-    RSHI_PICKLE_MARK    /* only on the stack */
+    RSHI_PICKLE_CLASS,  /* class; of dtypes and storages: number; if opaque: text, n bytes */
+    RSHI_PICKLE_OBJECT, /* class; n items: its arguments, or its state; if opaque: its class */
+    RSHI_PICKLE_MARK    /* occurs only on the stack */
 } rshi_pickle_kind;
 
 typedef enum rshi_pickle_class {
@@ -40,9 +39,10 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_STRIDED_SHARD,
     RSHI_CLASS_REPLICATE,
     RSHI_CLASS_PARTIAL,
-    RSHI_CLASS_LOCAL_SHARD, /* of a ShardedTensor: a tensor with its metadata */
+    RSHI_CLASS_LOCAL_SHARD, /* of a ShardedTensor: a tensor and its metadata */
     RSHI_CLASS_SHARD_METADATA,
-    RSHI_CLASS_STORAGE_INFO, /* those up to here are made empty and then get a state */
+    RSHI_CLASS_STORAGE_INFO, /* objects of the classes up to here are made empty and then get a
+                                state */
     RSHI_CLASS_MEMORY_FORMAT,
     RSHI_CLASS_GET_LAYOUT,
     RSHI_CLASS_GETATTR,
@@ -51,28 +51,28 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_DEFAULT_DICT,
     RSHI_CLASS_SET,
     RSHI_CLASS_PATH,
-    RSHI_CLASS_TENSOR_V2, /* an object of it: what _rebuild_tensor_v2 was given */
+    RSHI_CLASS_TENSOR_V2, /* an object of it: the arguments of _rebuild_tensor_v2 */
     RSHI_CLASS_TENSOR_V3,
     RSHI_CLASS_PARAMETER,
     RSHI_CLASS_FROM_TYPE, /* (function, type, arguments, state) */
-    RSHI_CLASS_WRAPPER,   /* a subclass of tensors that has no storage of its own */
+    RSHI_CLASS_WRAPPER,   /* a subclass of Tensor without its own storage */
     RSHI_CLASS_DTENSOR,
     RSHI_CLASS_SHARDED_TENSOR,
     RSHI_CLASS_OPAQUE,
     RSHI_CLASS_DTYPE,     /* number: an rsh_dtype */
     RSHI_CLASS_STORAGE,   /* number: an rsh_dtype; RSH_DTYPE_NONE: untyped, bytes */
-    RSHI_CLASS_PERSISTENT /* an object of it: a persistent id, with its items */
+    RSHI_CLASS_PERSISTENT /* an object of it: a persistent id and its items */
 } rshi_pickle_class;
 
 typedef struct rshi_pickle_value rshi_pickle_value;
 struct rshi_pickle_value {
     uint8_t kind, class;
-    uint32_t room; /* of items that may still grow */
+    uint32_t room; /* capacity of `item` */
     uint32_t at;   /* offset of the opcode that made it */
     uint32_t n;
     union {
         int64_t number;
-        const char *text; /* not NUL-terminated; in the bytes that were read */
+        const char *text; /* not NUL-terminated; points into the pickle */
         rshi_pickle_value **item;
     };
 };
@@ -81,48 +81,50 @@ struct rshi_pickle_value {
 
 typedef struct rshi_pickle {
     const char *file;                /* borrowed; for messages */
-    uint64_t base;                   /* where the pickle starts in it */
+    uint64_t base;                   /* offset of the pickle in it */
     const unsigned char *bytes;      /* borrowed; values point to texts in it */
     size_t length;
-    size_t end;                      /* where the pickle ends in `bytes` */
-    const rshi_pickle_value *root;   /* what the pickle is a pickle of */
-    const rshi_pickle_value **id;    /* owned; every persistent id, in their order */
+    size_t end;                      /* offset in `bytes` of the end of the pickle */
+    const rshi_pickle_value *root;   /* the pickled value */
+    const rshi_pickle_value **id;    /* owned; all persistent ids, in order */
     int64_t nids, ids_room;
-    struct rshi_pickle_block *block; /* owned: values, and lists of them */
+    struct rshi_pickle_block *block; /* owned: memory of values and of lists of values */
     size_t used;                     /* of the first block, bytes */
-    size_t total;                    /* bytes taken from all blocks */
+    size_t total;                    /* bytes used of all blocks */
 } rshi_pickle;
 
-/* Reads the pickle that begins with these bytes and may end before them; they stay in memory as
- * long as its values.  RSH_EVALUE names file and byte offset of what is wrong, or of an opcode that
- * is not known; RSH_EUNSUP for a dtype that we do not have; RSH_ENOMEM.  The caller frees it, also
- * after an error. */
+/* Reads the pickle at the start of these bytes; more bytes may follow it.  The bytes are borrowed
+ * and must outlive the values.  RSH_EVALUE, naming file and byte offset, if the pickle is malformed
+ * or has an unknown opcode; RSH_EUNSUP for an unsupported dtype; RSH_ENOMEM.  The caller frees
+ * *out, also after an error. */
 rsh_status rshi_pickle_read(const void *bytes, size_t n, const char *file, uint64_t base,
                             rshi_pickle *out);
 void rshi_pickle_free(rshi_pickle *p);
 
-/* Refuses a value: RSH_EVALUE with "FILE: byte N: " before the sentence. */
+/* Sets the error "FILE: byte N: ..." for a value and returns RSH_EVALUE. */
 rsh_status rshi_pickle_fail(const rshi_pickle *p, const rshi_pickle_value *v, const char *format,
                             ...) __attribute__((format(printf, 3, 4)));
-bool rshi_pickle_is(const rshi_pickle_value *v, rshi_pickle_class class); /* an object of it? */
+bool rshi_pickle_is(const rshi_pickle_value *v,
+                    rshi_pickle_class class); /* is it an object of it? */
 bool rshi_pickle_is_class(const rshi_pickle_value *v, rshi_pickle_class class);
 bool rshi_pickle_text_is(const rshi_pickle_value *v, const char *text);
-/* A field of an object whose state is a dict, or a tuple of two (attributes and slots); NULL: there
- * is none. */
+/* Returns a field of an object whose state is a dict, or a tuple of two dicts (attributes and
+ * slots); NULL: there is none. */
 const rshi_pickle_value *rshi_pickle_field(const rshi_pickle_value *object, const char *name);
-/* The value of a text key of a dict; NULL: there is none, or it is no dict. */
+/* Returns the value of a text key of a dict; NULL: there is none, or it is not a dict. */
 const rshi_pickle_value *rshi_pickle_get(const rshi_pickle_value *dict, const char *key);
-/* At most RSH_MAX_NDIM numbers from a tuple or list, none negative.  RSH_EVALUE, or RSH_EUNSUP if
- * there are more; `what` is for the sentence. */
+/* Reads at most RSH_MAX_NDIM non-negative integers from a tuple or list.  RSH_EVALUE if it is not
+ * such a list, RSH_EUNSUP if it is longer; `what` names it in messages. */
 rsh_status rshi_pickle_sizes(const rshi_pickle *p, const rshi_pickle_value *v, const char *what,
                              int *n, int64_t *sizes);
 
-/* Memory that lives as long as the pickle; NULL: there is none. */
+/* Allocates memory that lives as long as the pickle; NULL: out of memory. */
 void *rshi_pickle_memory(rshi_pickle *p, size_t bytes);
 
-/* ---- what names in a pickle mean; pickle_classes.c ---- */
+/* ---- known classes: pickle_classes.c ---- */
 
-/* RSH_EUNSUP without a place: the caller puts it in front. */
+/* Looks up a class.  RSH_EUNSUP for an unsupported dtype; the caller adds file and offset to the
+ * message. */
 rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name, size_t nlength,
                             rshi_pickle_value *out);
 

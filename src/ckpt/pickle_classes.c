@@ -1,4 +1,4 @@
-/* Pickle classes: the names that mean something to us, in all versions of PyTorch that we know. */
+/* Pickle classes: the classes that the reader knows, with their names in all supported versions of PyTorch. */
 #include "ckpt/pickle.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static const struct {
     {"torch.distributed._shard.metadata", "ShardMetadata", RSHI_CLASS_SHARD_METADATA},
 };
 
-/* dtypes, and the storages that have one. */
+/* dtypes, and the storage classes for them. */
 static const struct {
     const char *name, *storage; /* below "torch"; storage may be NULL */
     rsh_dtype dtype;
@@ -100,17 +100,17 @@ static const char *const foreign[] = {"complex32",     "qint8", "quint8",       
 
 #define COUNT(list) (sizeof list / sizeof *list)
 
-static bool same(const char *a, const char *b, size_t n) { return a && strlen(a) == n && !memcmp(a, b, n); }
+static bool text_is(const char *a, const char *b, size_t n) { return a && strlen(a) == n && !memcmp(a, b, n); }
 
 static bool find_torch(const char *name, size_t n, rshi_pickle_value *out) {
     for (size_t i = 0; i < COUNT(dtypes); i++) {
-        bool storage = same(dtypes[i].storage, name, n);
-        if (!storage && !same(dtypes[i].name, name, n)) continue;
+        bool storage = text_is(dtypes[i].storage, name, n);
+        if (!storage && !text_is(dtypes[i].name, name, n)) continue;
         out->class = storage ? RSHI_CLASS_STORAGE : RSHI_CLASS_DTYPE;
         out->number = dtypes[i].dtype;
         return true;
     }
-    if (!same("UntypedStorage", name, n)) return false;
+    if (!text_is("UntypedStorage", name, n)) return false;
     out->class = RSHI_CLASS_STORAGE;
     out->number = RSH_DTYPE_NONE;
     return true;
@@ -120,19 +120,19 @@ rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name
                             rshi_pickle_value *out) {
     out->kind = RSHI_PICKLE_CLASS;
     for (size_t i = 0; i < COUNT(classes); i++)
-        if (same(classes[i].module, module, mlength) && same(classes[i].name, name, nlength)) {
+        if (text_is(classes[i].module, module, mlength) && text_is(classes[i].name, name, nlength)) {
             out->class = classes[i].class;
             return RSH_OK;
         }
-    if (same("MCoreMetadata", name, nlength)) { /* Megatron's, in modules that move from version to version */
+    if (text_is("MCoreMetadata", name, nlength)) { /* of Megatron; its module differs between versions */
         out->class = RSHI_CLASS_METADATA;
         return RSH_OK;
     }
-    bool torch = same("torch", module, mlength) || same("torch.storage", module, mlength);
+    bool torch = text_is("torch", module, mlength) || text_is("torch.storage", module, mlength);
     if (torch && find_torch(name, nlength, out)) return RSH_OK;
     for (size_t i = 0; torch && i < COUNT(foreign); i++)
-        if (same(foreign[i], name, nlength))
-            return rshi_fail(RSH_EUNSUP, "there is no dtype like torch.%s", foreign[i]);
+        if (text_is(foreign[i], name, nlength))
+            return rshi_fail(RSH_EUNSUP, "dtype torch.%s is not supported", foreign[i]);
     out->class = RSHI_CLASS_OPAQUE;
     out->text = name;
     out->n = (uint32_t)nlength;

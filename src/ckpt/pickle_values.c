@@ -1,4 +1,4 @@
-/* Pickle values: the memory in which the values of a pickle lie, and questions about them. */
+/* Pickle values: allocates the values of a pickle, and looks up their fields. */
 #include "ckpt/pickle.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ rsh_status rshi_pickle_fail(const rshi_pickle *p, const value *v, const char *fo
     return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": %s", p->file, p->base + (v ? v->at : 0), sentence);
 }
 
-/* ---- questions ---- */
+/* ---- lookup ---- */
 
 bool rshi_pickle_is(const value *v, rshi_pickle_class class) {
     return v && v->kind == RSHI_PICKLE_OBJECT && v->class == class;
@@ -63,7 +63,8 @@ bool rshi_pickle_text_is(const value *v, const char *text) {
     return v && v->kind == RSHI_PICKLE_TEXT && v->n == n && !memcmp(v->text, text, n);
 }
 
-/* Many objects may share one state, so a long one would be searched once for each of them: it counts as empty. */
+/* Finds a key in the state of an object.  Many objects may share one state, so searching a long one for each of them
+ * would be slow; a state of more than FIELDS_MOST fields is treated as empty. */
 static const value *find_in(const value *dict, const char *name) {
     if (dict->kind != RSHI_PICKLE_DICT || dict->n > 2 * FIELDS_MOST) return NULL;
     for (uint32_t i = 0; i + 1 < dict->n; i += 2)
@@ -88,14 +89,14 @@ const value *rshi_pickle_field(const value *object, const char *name) {
 
 rsh_status rshi_pickle_sizes(const rshi_pickle *p, const value *v, const char *what, int *n, int64_t *sizes) {
     if (!v || (v->kind != RSHI_PICKLE_TUPLE && v->kind != RSHI_PICKLE_LIST))
-        return rshi_pickle_fail(p, v, "%s is no list of sizes", what);
+        return rshi_pickle_fail(p, v, "%s must be a list of non-negative integers", what);
     if (v->n > RSH_MAX_NDIM)
         return rshi_fail(RSH_EUNSUP, "%.150s: byte %" PRIu64 ": %s has %u dims; at most %d are supported", p->file,
                          p->base + v->at, what, v->n, RSH_MAX_NDIM);
     *n = (int)v->n;
     for (uint32_t i = 0; i < v->n; i++) {
         if (v->item[i]->kind != RSHI_PICKLE_INT || v->item[i]->number < 0)
-            return rshi_pickle_fail(p, v, "%s is no list of sizes", what);
+            return rshi_pickle_fail(p, v, "%s must be a list of non-negative integers", what);
         sizes[i] = v->item[i]->number;
     }
     return RSH_OK;

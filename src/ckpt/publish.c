@@ -1,4 +1,4 @@
-/* Publish: headers and other files, everything to the disk, and the name that makes it visible. */
+/* Publish: writes headers and other files, flushes everything to the disk, and renames the result to the target. */
 #include "ckpt/impl.h"
 
 #include <dirent.h>
@@ -107,7 +107,7 @@ static rsh_status copy_file(const char *from, const char *directory, const char 
     return st;
 }
 
-/* Other files of the source, except those whose names the result uses itself. */
+/* Copies the other files of the source, except those whose names the result uses. */
 static rsh_status copy_beside(rshi_ckpt_partial *p) {
     const rsh_ckpt *c = p->files->source;
     rshi_name_table ours = {0};
@@ -126,7 +126,7 @@ rsh_status rshi_partial_finish(rshi_ckpt_partial *p, const rsh_digest *sums) {
     return p->single ? RSH_OK : copy_beside(p);
 }
 
-/* ---- to the disk ---- */
+/* ---- flushing ---- */
 
 rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
     for (int64_t i = 0; i < p->files->nfiles; i++) {
@@ -140,9 +140,8 @@ rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
     return flush_path(p->home, O_DIRECTORY);
 }
 
-/* ---- the name ---- */
+/* ---- renaming ---- */
 
-/* What was moved aside and not replaced. */
 rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
     struct stat s;
     char *old = NULL;
@@ -150,13 +149,14 @@ rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
     bool aside = lstat(p->target, &s) && !lstat(old, &s);
     rsh_status st = RSH_OK;
     if (aside && rename(old, p->target))
-        st = rshi_fail(RSH_EIO, "%s: it is now at %s: %s", p->target, old, strerror(errno));
+        st = rshi_fail(RSH_EIO, "%s: cannot restore the previous target (%s); it is now at %s, move it back", p->target,
+                       strerror(errno), old);
     rshi_free(old);
     return st;
 }
 
-/* The journal goes last: while anything else is left, it says that the target is complete. */
-static rsh_status clear(rshi_ckpt_partial *p) {
+/* Removes the working directory, the journal last: as long as it exists, it records that the target is complete. */
+static rsh_status remove_home(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_remove(p->data));
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
@@ -166,12 +166,12 @@ static rsh_status clear(rshi_ckpt_partial *p) {
 }
 
 rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
-    rshi_fds_free(&p->fds); /* removing a directory needs a descriptor, and there may be none left */
+    rshi_fds_free(&p->fds); /* removing a directory needs a free descriptor */
     RSH_TRY(rshi_partial_put_back(p));
-    return clear(p);
+    return remove_home(p);
 }
 
-/* Adds to the error at hand. */
+/* Appends to the current error message. */
 static void add_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void add_detail(const char *format, ...) {
     char first[RSHI_DETAIL_BYTES], more[450], all[RSHI_DETAIL_BYTES];
@@ -189,14 +189,15 @@ void rshi_partial_abandon(rshi_ckpt_partial *p) {
     snprintf(why, sizeof why, "%s", rsh_error_detail());
     rsh_status st = rshi_partial_discard(p);
     rshi_set_detail(why);
-    if (st) add_detail("%.300s is left and could not be removed", p->home);
+    if (st) add_detail("%.300s could not be removed; remove it by hand", p->home);
 }
 
 void rshi_partial_keep(const rshi_ckpt_partial *p) {
-    add_detail("%.300s has what was done: --resume goes on from there", p->home);
+    add_detail("%.300s holds the finished part; use --resume to continue", p->home);
 }
 
-/* The old one moves aside first; between the two renames nobody finds anything. */
+/* For file systems that cannot exchange names: moves the old target aside, then renames the new one.  Between the two
+ * renames no target exists. */
 static rsh_status rename_twice(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));
@@ -211,24 +212,24 @@ static rsh_status rename_twice(rshi_ckpt_partial *p) {
     return st;
 }
 
-static rsh_status exchange(rshi_ckpt_partial *p) {
+static rsh_status exchange_names(rshi_ckpt_partial *p) {
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_EXCHANGE)) return RSH_OK;
     return errno == EINVAL || errno == ENOSYS ? rename_twice(p) : rshi_io_fail(p->target);
 }
 
-static rsh_status appear(rshi_ckpt_partial *p, bool force) {
+static rsh_status rename_to_target(rshi_ckpt_partial *p, bool force) {
     struct stat s;
     if (!lstat(p->target, &s)) {
-        RSH_REQUIRE(force, RSH_EVALUE, "%s: something has appeared at the target; --force replaces it", p->target);
-        return exchange(p);
+        RSH_REQUIRE(force, RSH_EVALUE, "%s was created during the conversion (use --force to replace it)", p->target);
+        return exchange_names(p);
     }
     if (!renameat2(AT_FDCWD, p->data, AT_FDCWD, p->target, RENAME_NOREPLACE)) return RSH_OK;
     if (errno != EINVAL && errno != ENOSYS) return rshi_io_fail(p->target);
     return rename(p->data, p->target) ? rshi_io_fail(p->target) : RSH_OK;
 }
 
-/* An error after the target has its name: the result is there, whatever the caller's status says. */
-static rsh_status tell_complete(const rshi_ckpt_partial *p, const char *failed, const char *advice) {
+/* Reports an error that occurred after the rename, when the target is already complete. */
+static rsh_status fail_after_publishing(const rshi_ckpt_partial *p, const char *failed, const char *advice) {
     char why[RSHI_DETAIL_BYTES];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
     return rshi_fail(RSH_EIO, "%.300s is complete, but %s failed: %.400s; %s", p->target, failed, why, advice);
@@ -239,12 +240,13 @@ rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
     if (!p->published) {
         if (lstat(p->data, &s)) return rshi_io_fail(p->data);
         RSH_TRY(rshi_journal_publishing(p, (uint64_t)s.st_ino));
-        RSH_TRY(appear(p, force));
+        RSH_TRY(rename_to_target(p, force));
         p->published = true;
         if (flush_path(p->parent, O_DIRECTORY))
-            return tell_complete(p, "syncing its directory", "a power failure could still undo it: run \"sync\"");
+            return fail_after_publishing(p, "syncing its directory",
+                                         "a power failure could still undo it: run \"sync\"");
     }
     char advice[400];
     snprintf(advice, sizeof advice, "remove %.300s", p->home);
-    return clear(p) ? tell_complete(p, "cleaning up", advice) : RSH_OK;
+    return remove_home(p) ? fail_after_publishing(p, "cleaning up", advice) : RSH_OK;
 }

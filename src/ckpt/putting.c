@@ -1,4 +1,4 @@
-/* Putting: bytes that go to a place in a file, at once or as the text of a sink. */
+/* Putting: writes bytes at an offset of a file, directly or as a sink. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ rsh_status rshi_write_fully(int fd, const char *path, uint64_t at, const void *f
         ssize_t put = pwrite(fd, p, n, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
         RSH_REQUIRE(put > 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at,
-                    put ? strerror(errno) : "nothing was written");
+                    put ? strerror(errno) : "write returned 0 bytes");
         p += put;
         at += (uint64_t)put;
         n -= (size_t)put;

@@ -1,8 +1,8 @@
-/* Read box: any box of a tensor, straight from the files that hold it.
+/* Read box: reads any box of a tensor directly from the files that hold it.
  *
- * Each part that meets the box gives a region: extents, where it begins in its file and in memory, and the strides of
- * both.  A region that is dense on both sides is read into place.  Others are read in windows, with what lies between
- * their rows if that costs less than a call for every row, and copied from there. */
+ * Each part that overlaps the box gives a region: extents, offsets and strides in the file and in memory.  A region
+ * that is contiguous on both sides is read into place.  Other regions are read in windows, including the gaps between
+ * rows if that is faster than one call per row, and copied from there. */
 #include "ckpt/read_box.h"
 
 #include <inttypes.h>
@@ -11,11 +11,11 @@
 #include "copy/copy.h"
 
 enum {
-    WINDOW = 1 << 20, /* bytes read at once where at least half of them are wanted */
-    SPARSE = 1 << 16  /* and where fewer are */
+    WINDOW = 1 << 20, /* bytes of a window if at least half of them are wanted */
+    SPARSE = 1 << 16  /* bytes of a window otherwise */
 };
 
-typedef rshi_file_region region; /* its dims fall in the file */
+typedef rshi_file_region region; /* its dims are sorted by descending file stride */
 
 typedef struct filling {
     const rsh_ckpt *c;
@@ -41,7 +41,7 @@ static rsh_dtype plain_dtype(int64_t size) {
     return size == 1 ? RSH_U8 : size == 2 ? RSH_U16 : size == 4 ? RSH_U32 : size == 8 ? RSH_U64 : RSH_C128;
 }
 
-/* Dims d and up of the region, of which dim d only n indices, from the window to memory. */
+/* Copies dims d and up of the region, but only n indices of dim d, from the window to memory. */
 static void copy_out(const filling *f, const region *r, int d, int64_t n, char *to) {
     int64_t ss[RSHI_MOVE_DIMS] = {0};
     rshi_move m = {.nd = r->nd - d, .nsrc = 1, .ss = ss, .from = plain_dtype(f->size), .to = plain_dtype(f->size)};
@@ -56,7 +56,7 @@ static void copy_out(const filling *f, const region *r, int d, int64_t n, char *
     rshi_copy_fence();
 }
 
-/* Bytes of the file from the first to behind the last element of dims d and up. */
+/* Number of bytes in the file from the first to the last element of dims d and up. */
 static int64_t span_of(const filling *f, const region *r, int d, int64_t n) {
     int64_t span = f->size;
     for (int k = d; k < r->nd; k++) span += ((k == d ? n : r->n[k]) - 1) * r->fs[k];
@@ -84,7 +84,7 @@ static rsh_status read_window(filling *f, const region *r, int d, int64_t n, uin
     return RSH_OK;
 }
 
-static rsh_status fill(filling *f, const region *r, int d, uint64_t at, char *to) {
+static rsh_status read_region(filling *f, const region *r, int d, uint64_t at, char *to) {
     int64_t bytes = bytes_of(f, r, d), span = d < r->nd ? span_of(f, r, d, r->n[d]) : f->size;
     if (is_dense(f, r, d)) return read_bytes(f, r->file, at, to, bytes);
     int64_t limit = 2 * bytes >= span ? WINDOW : SPARSE, one = span_of(f, r, d, 1);
@@ -93,12 +93,12 @@ static rsh_status fill(filling *f, const region *r, int d, uint64_t at, char *to
         uint64_t from = at + (uint64_t)(i * r->fs[d]);
         char *target = to + i * r->ms[d];
         RSH_TRY(one <= limit ? read_window(f, r, d, rshi_min(step, r->n[d] - i), from, target)
-                             : fill(f, r, d + 1, from, target));
+                             : read_region(f, r, d + 1, from, target));
     }
     return RSH_OK;
 }
 
-/* Where it belongs among those that fall in the file; the few there are, by insertion. */
+/* Inserts the dim at its place in the order of descending file strides. */
 void rshi_file_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
     if (n == 1) return;
     int k = r->nd++;
@@ -114,14 +114,14 @@ void rshi_file_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
 
 rsh_status rshi_file_region_read(const rsh_ckpt *c, const region *r, int64_t size, char *to, uint64_t *read) {
     filling f = {.c = c, .size = size};
-    rsh_status st = fill(&f, r, 0, r->at, to);
+    rsh_status st = read_region(&f, r, 0, r->at, to);
     rshi_free(f.window);
     *read += f.read;
     return st;
 }
 
-/* What a box of a part, at an offset of it, has of the box that is wanted. */
-static int meet(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
+/* Reads the intersection of the wanted box and a box of a part that starts at `offset`. */
+static int read_intersection(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides) {
     filling *f = ctx;
     region r = {.file = f->part->file};
     char *to = f->to;
@@ -132,7 +132,7 @@ static int meet(void *ctx, const rsh_box *box, int64_t offset, const int64_t *st
         to += (lo - f->want.lo[d]) * f->strides[d];
         rshi_file_region_add(&r, hi - lo, strides[d] * f->size, f->strides[d]);
     }
-    f->status = fill(f, &r, 0, f->part->at + (uint64_t)(offset * f->size), to);
+    f->status = read_region(f, &r, 0, f->part->at + (uint64_t)(offset * f->size), to);
     return f->status != RSH_OK;
 }
 
@@ -144,7 +144,7 @@ static rsh_status fill_whole(filling *f) {
     memcpy(all.hi, f->t->shape, (size_t)f->t->ndim * sizeof *all.hi);
     rshi_dense_strides(f->t->ndim, f->t->shape, NULL, strides);
     f->part = f->c->parts + f->t->part;
-    if (f->t->nparts) meet(f, &all, 0, strides);
+    if (f->t->nparts) read_intersection(f, &all, 0, strides);
     return f->status;
 }
 
@@ -172,8 +172,8 @@ rsh_status rshi_ckpt_part_numbers(const rshi_ckpt_tensor *t, int64_t **out) {
     return RSH_OK;
 }
 
-/* Blocks [*from, *to) of a stripe that meet [lo, hi). */
-static void meeting_blocks(const rshi_stripe *s, int64_t lo, int64_t hi, int64_t *from, int64_t *to) {
+/* Finds the blocks [*from, *to) of a stripe that overlap [lo, hi). */
+static void overlapping_blocks(const rshi_stripe *s, int64_t lo, int64_t hi, int64_t *from, int64_t *to) {
     *from = 0;
     *to = s->count;
     if (s->count < 2) return;
@@ -181,7 +181,7 @@ static void meeting_blocks(const rshi_stripe *s, int64_t lo, int64_t hi, int64_t
     *to = hi <= s->lo ? 0 : rshi_min((hi - 1 - s->lo) / s->stride + 1, s->count);
 }
 
-/* The boxes of a piece, dim after dim; `offset` is where block[] begins in the part. */
+/* The state of a walk over the boxes of a piece, one dim at a time. */
 typedef struct walking {
     filling *f;
     const rshi_piece *p;
@@ -189,18 +189,18 @@ typedef struct walking {
     rsh_box box;
 } walking;
 
-static rsh_status walk(walking *w, int d, int64_t offset) {
+static rsh_status walk_boxes(walking *w, int d, int64_t offset) {
     if (d == w->f->t->ndim) {
-        meet(w->f, &w->box, offset, w->strides);
+        read_intersection(w->f, &w->box, offset, w->strides);
         return w->f->status;
     }
     const rshi_stripe *s = &w->p->set[d];
     int64_t from, to;
-    meeting_blocks(s, w->f->want.lo[d], w->f->want.hi[d], &from, &to);
+    overlapping_blocks(s, w->f->want.lo[d], w->f->want.hi[d], &from, &to);
     for (int64_t j = from; j < to; j++) {
         w->box.lo[d] = s->lo + j * s->stride;
         w->box.hi[d] = w->box.lo[d] + (j == s->count - 1 ? s->last : s->len);
-        RSH_TRY(walk(w, d + 1, offset + j * s->len * w->strides[d]));
+        RSH_TRY(walk_boxes(w, d + 1, offset + j * s->len * w->strides[d]));
     }
     return RSH_OK;
 }
@@ -217,7 +217,7 @@ static rsh_status fill_rank(filling *f, int64_t ordinal, const int64_t *base) {
         if (f->part->file < 0 || !rshi_piece_is_stored_first(f->c, f->t, &list[i], base)) continue;
         st = rsh_layout_part(l, list[i].rank, list[i].part, &part);
         rshi_piece_place(l, &list[i], part.strides, &offset, w.strides);
-        if (!st) st = walk(&w, 0, offset);
+        if (!st) st = walk_boxes(&w, 0, offset);
     }
     rshi_free(list);
     return st;
@@ -234,11 +234,11 @@ static rsh_status fill_parts(filling *f) {
 static rsh_status check_box(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const rsh_box *box) {
     for (int d = 0; d < t->ndim; d++)
         RSH_REQUIRE(box->lo[d] >= 0 && box->lo[d] <= box->hi[d] && box->hi[d] <= t->shape[d], RSH_EINDEX,
-                    "%s: tensor \"%.200s\": indices %" PRId64 ":%" PRId64 " of dim %d, which has size %" PRId64,
-                    c->path, t->name, box->lo[d], box->hi[d], d, t->shape[d]);
+                    "%s: tensor \"%.200s\": box %" PRId64 ":%" PRId64 " of dim %d is outside 0:%" PRId64, c->path,
+                    t->name, box->lo[d], box->hi[d], d, t->shape[d]);
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP,
-                "%s: tensor \"%.200s\": boxes of %s, whose elements are no whole bytes", c->path, t->name,
-                rsh_dtype_name(t->dtype));
+                "%s: tensor \"%.200s\": elements of %s are smaller than a byte; boxes of them cannot be read", c->path,
+                t->name, rsh_dtype_name(t->dtype));
     return RSH_OK;
 }
 

@@ -1,6 +1,7 @@
-/* Reading: bytes of a checkpoint's files by range, from any thread.
+/* Reading: reads byte ranges of a checkpoint's files, from any thread.
  *
- * A file is opened when it is first read, and must then have the size and time that it had when its header was read. */
+ * A file is opened on first use and must then have the size and modification time that it had when its header was
+ * read. */
 #include "ckpt/ckpt.h"
 #include "ckpt/fds.h"
 
@@ -20,8 +21,8 @@ rsh_status rshi_ckpt_unchanged(const rshi_ckpt_file *f, int fd) {
     int failed = fd < 0 ? stat(f->path, &s) : fstat(fd, &s);
     if (failed) return rshi_io_fail(f->path);
     RSH_REQUIRE((uint64_t)s.st_size == f->size && rshi_mtime(&s) == f->mtime, RSH_EIO,
-                "%s: the file changed while it was read: it had %" PRIu64 " bytes, now it has %" PRIu64
-                " and maybe another time of change",
+                "%s: the file was changed while it was read (%" PRIu64 " bytes before, %" PRIu64
+                " bytes now); wait until it is complete and try again",
                 f->path, f->size, (uint64_t)s.st_size);
     return RSH_OK;
 }
@@ -63,8 +64,8 @@ rsh_status rshi_read_fully(int fd, const char *path, uint64_t at, void *to, size
         ssize_t got = pread(fd, p, n, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         RSH_REQUIRE(got >= 0, RSH_EIO, "%s: byte %" PRIu64 ": %s", path, at, strerror(errno));
-        RSH_REQUIRE(got > 0, RSH_EIO, "%s: the file ends at byte %" PRIu64 ", before the data that it should have",
-                    path, at);
+        RSH_REQUIRE(got > 0, RSH_EIO, "%s: unexpected end of file at byte %" PRIu64 "; the file is truncated", path,
+                    at);
         p += got;
         at += (uint64_t)got;
         n -= (size_t)got;
@@ -80,7 +81,8 @@ rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *t
     return st;
 }
 
-/* A system that cannot says so at the first call; an error later is one, and the caller's own copying will meet it. */
+/* Returns false if the kernel cannot copy between these files, and after an I/O error, which the caller will meet again
+ * when it copies by itself. */
 static bool send_fully(int from, uint64_t from_at, int to, uint64_t at, size_t n) {
     off_t in = (off_t)from_at, out = (off_t)at;
     while (n) {

@@ -1,4 +1,4 @@
-/* Rules: reads a rule file, line by line.
+/* Rules: parses a rule file, line by line.
  *
  *     mesh tp=4
  *     files model-rank-{rank}-part-{part}.safetensors
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RULES_MOST (16 << 20) /* bytes of a file: no file of rules is longer */
+#define RULES_MOST (16 << 20) /* largest rule file in bytes */
 
 typedef struct parsing {
     rsh_ckpt_rules *r;
@@ -25,9 +25,9 @@ typedef struct parsing {
     const char *start; /* of the line; columns count from it */
 } parsing;
 
-static rsh_status refuse(const parsing *p, const char *at, const char *format, ...)
+static rsh_status refuse_at(const parsing *p, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static rsh_status refuse(const parsing *p, const char *at, const char *format, ...) {
+static rsh_status refuse_at(const parsing *p, const char *at, const char *format, ...) {
     char sentence[700];
     va_list list;
     va_start(list, format);
@@ -36,12 +36,12 @@ static rsh_status refuse(const parsing *p, const char *at, const char *format, .
     return rshi_fail(RSH_EVALUE, "%.200s:%d:%d: %s", p->r->name, p->line, (int)(at - p->start) + 1, sentence);
 }
 
-/* The sentence that is there, with line and column. */
-static rsh_status refuse_again(const parsing *p, const char *at, rsh_status st) {
+/* Adds file, line and column to the current error message. */
+static rsh_status add_position(const parsing *p, const char *at, rsh_status st) {
     char sentence[700];
     if (st != RSH_EVALUE) return st;
     snprintf(sentence, sizeof sentence, "%s", rsh_error_detail());
-    return refuse(p, at, "%s", sentence);
+    return refuse_at(p, at, "%s", sentence);
 }
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -51,13 +51,13 @@ static char *skip_blanks(char *at) {
     return at;
 }
 
-/* Ends the text behind its last byte that is no blank. */
+/* Removes trailing blanks. */
 static void trim(char *text) {
     size_t n = strlen(text);
     while (n && is_blank(text[n - 1])) text[--n] = 0;
 }
 
-/* Does this word stand here, with a blank or nothing behind it? */
+/* Does the text start with this word, followed by a blank or the end? */
 static bool at_word(const char *at, const char *word) {
     size_t n = strlen(word);
     return !strncmp(at, word, n) && (!at[n] || is_blank(at[n]));
@@ -77,31 +77,32 @@ static int64_t ranks_of(const rsh_layout_desc *l) {
     return rshi_add(positions, l->first_rank, &most) ? most : INT64_MAX;
 }
 
-/* `mesh tp=4@0-3`: whatever may stand behind `on`. */
+/* Parses `mesh tp=4@0-3`; the text is the same as after `on` in a layout. */
 static rsh_status read_mesh(parsing *p, const char *text) {
     rshi_text t = {0};
     rsh_text_error error = {0};
-    if (p->r->mesh) return refuse(p, p->start, "a second mesh");
-    if (p->r->nrules) return refuse(p, p->start, "the mesh stands before the first rule");
+    if (p->r->mesh) return refuse_at(p, p->start, "only one mesh line is allowed");
+    if (p->r->nrules) return refuse_at(p, p->start, "the mesh line must come before the first rule");
     rshi_text_add(&t, "u8[] on %s", text);
     if (t.failed) return rshi_text_free(&t), rshi_nomem();
     rsh_status st = rsh_layout_parse_at(t.data, &error, &p->r->mesh);
     rshi_text_free(&t);
     if (st == RSH_EVALUE)
-        return refuse(p, text + (error.column > 8 ? error.column - 9 : 0), "%s",
-                      error.sentence ? error.sentence : "no mesh");
+        return refuse_at(p, text + (error.column > 8 ? error.column - 9 : 0), "%s",
+                      error.sentence ? error.sentence : "expected a mesh, such as tp=4");
     if (!st && ranks_of(rsh_layout_describe(p->r->mesh)) > RSHI_MOST_RANKS)
-        return refuse(p, text, "mesh names more than %d ranks", RSHI_MOST_RANKS);
+        return refuse_at(p, text, "the mesh has more than %d ranks", RSHI_MOST_RANKS);
     return st;
 }
 
 static rsh_status read_files(parsing *p, const char *text) {
-    if (p->r->files) return refuse(p, p->start, "a second `files`");
+    if (p->r->files) return refuse_at(p, p->start, "only one files line is allowed");
     if (*text == '/' || rshi_ckpt_ends(text, "/") || strstr(text, "//") || strstr(text, ".."))
-        return refuse(p, text, "`files` are names in one directory, or in directories below it: DIRECTORY/NAME");
+        return refuse_at(p, text, "files: expected NAME or DIRECTORY/NAME, without \"..\"");
     for (const char *c = text; *c; c++)
-        if (is_blank(*c)) return refuse(p, text, "names of files have no blanks here");
-    if (!rshi_files_names(text, "rank")) return refuse(p, text, "`files` has no {rank}");
+        if (is_blank(*c)) return refuse_at(p, text, "files: the name must not contain blanks");
+    if (!rshi_files_names(text, "rank"))
+        return refuse_at(p, text, "files: the name must contain {rank}, as in rank-{rank}.safetensors");
     p->r->files = rshi_ckpt_copy(text);
     return p->r->files ? RSH_OK : rshi_nomem();
 }
@@ -116,7 +117,7 @@ static void free_rule(rshi_ckpt_rule *rule) {
     rsh_form_free(rule->form);
 }
 
-/* "uneven" as the last word is taken off. */
+/* Removes "uneven" if it is the last word. */
 static bool take_uneven(char *text) {
     size_t n = strlen(text);
     if (n < 6 || strcmp(text + n - 6, "uneven") || (n > 6 && !is_blank(text[n - 7]))) return false;
@@ -125,14 +126,14 @@ static bool take_uneven(char *text) {
     return true;
 }
 
-/* What to write instead, for lines as PyTorch's users and those of YAML write them. */
+/* A hint for users who write placements as PyTorch does. */
 static const char *hint_for(const char *text) {
     if (!strncasecmp(text, "shard", 5)) return "; for Shard(0) write [_/tp, _], for Shard(1) [_, _/tp]";
     if (!strncasecmp(text, "replicate", 9)) return "; for Replicate write [...]";
     return "";
 }
 
-/* The form is all that is left of the line. */
+/* Parses the form, which is the rest of the line. */
 static rsh_status read_form(parsing *p, char *text, rshi_ckpt_rule *rule) {
     rsh_text_error error = {0};
     const rsh_layout_desc *mesh = p->r->mesh ? rsh_layout_describe(p->r->mesh) : NULL;
@@ -140,18 +141,18 @@ static rsh_status read_form(parsing *p, char *text, rshi_ckpt_rule *rule) {
     rule->has_form = *text;
     rsh_status st = rsh_form_parse(*text ? text : "[...]", mesh, &error, &rule->form);
     if (st && st != RSH_ENOMEM)
-        return refuse(p, text + (error.column ? error.column - 1 : 0), "%s%s",
-                      error.sentence ? error.sentence : "no layout", hint_for(text));
+        return refuse_at(p, text + (error.column ? error.column - 1 : 0), "%s%s",
+                      error.sentence ? error.sentence : "expected a form, such as [_/tp, _]", hint_for(text));
     if (!st && ranks_of(rsh_form_describe(rule->form)) > RSHI_MOST_RANKS)
-        return refuse(p, text, "rule names more than %d ranks", RSHI_MOST_RANKS);
+        return refuse_at(p, text, "the mesh of this line has more than %d ranks", RSHI_MOST_RANKS);
     return st;
 }
 
-/* One name; *at moves to what follows it, without the blanks between. */
+/* Parses a name and advances *at past it and the blanks after it. */
 static rsh_status read_name(parsing *p, char **at, rshi_ckpt_rule *rule, rshi_name_pattern *out) {
     const char *name = *at;
     rsh_status st = rshi_name_parse(&name, false, &rule->captures, out);
-    if (st) return refuse_again(p, name, st);
+    if (st) return add_position(p, name, st);
     *at = skip_blanks((char *)(uintptr_t)name);
     return RSH_OK;
 }
@@ -161,23 +162,23 @@ static rsh_status read_blocks(parsing *p, char *at, rshi_ckpt_rule *rule) {
         int64_t n = 0;
         const char *start = at;
         for (; *at >= '0' && *at <= '9' && at - start < 15; at++) n = 10 * n + (*at - '0');
-        if (at == start || n < 1) return refuse(p, start, "expected a block size, such as 128");
-        if (rule->nblocks == RSH_MAX_NDIM) return refuse(p, start, "more than %d block sizes", RSH_MAX_NDIM);
+        if (at == start || n < 1) return refuse_at(p, start, "expected a block size, such as 128");
+        if (rule->nblocks == RSH_MAX_NDIM) return refuse_at(p, start, "expected at most %d block sizes", RSH_MAX_NDIM);
         rule->block[rule->nblocks++] = n;
         at = skip_blanks(at);
-        if (*at && *at != ',') return refuse(p, at, "expected \",\" or the end of the line");
+        if (*at && *at != ',') return refuse_at(p, at, "expected \",\" or the end of the line");
         if (*at == ',') at = skip_blanks(at + 1);
     }
-    return rule->nblocks ? RSH_OK : refuse(p, at, "expected block sizes, such as 128,128");
+    return rule->nblocks ? RSH_OK : refuse_at(p, at, "expected block sizes, such as 128,128");
 }
 
-/* TARGET scales WEIGHT by 128,128 */
+/* Parses TARGET scales WEIGHT by 128,128. */
 static rsh_status read_scales(parsing *p, char *at, rshi_ckpt_rule *rule) {
     rule->kind = RSHI_RULE_SCALES;
     rule->target = rule->source;
     rule->source = (rshi_name_pattern){0};
     RSH_TRY(read_name(p, &at, rule, &rule->source));
-    if (!at_word(at, "by")) return refuse(p, at, "expected \"by\" and block sizes, such as by 128,128");
+    if (!at_word(at, "by")) return refuse_at(p, at, "expected \"by\" and block sizes, such as \"by 128,128\"");
     return read_blocks(p, skip_blanks(at + 2), rule);
 }
 
@@ -194,12 +195,12 @@ static rsh_status read_build(parsing *p, char *at, rshi_ckpt_rule *rule, char **
     rule->target = rule->source;
     rule->source = (rshi_name_pattern){0};
     rsh_status st = rshi_expr_parse(&text, &rule->captures, &rule->expr);
-    if (st) return refuse_again(p, text, st);
+    if (st) return add_position(p, text, st);
     *form = skip_blanks((char *)(uintptr_t)text);
     return RSH_OK;
 }
 
-/* A line from its first name on. */
+/* Parses a line from its first name on. */
 static rsh_status read_names(parsing *p, char *at, rshi_ckpt_rule *rule) {
     char *start = at, *form;
     RSH_TRY(read_name(p, &at, rule, &rule->source));
@@ -225,11 +226,11 @@ static rsh_status read_rule(parsing *p, char *at, bool optional) {
         rule.kind = RSHI_RULE_DROP;
         at = skip_blanks(at + 4);
         st = read_name(p, &at, &rule, &rule.source);
-        if (!st && *at) st = refuse(p, at, "expected the end of the line after \"drop\" and a pattern");
+        if (!st && *at) st = refuse_at(p, at, "expected the end of the line after \"drop\" and a pattern");
     } else if (!st) {
         st = read_names(p, at, &rule);
     }
-    if (!st) st = refuse_again(p, start, rshi_rule_check(&rule));
+    if (!st) st = add_position(p, start, rshi_rule_check(&rule));
     if (!st && !(rule.text = rshi_ckpt_copy(start))) st = rshi_nomem();
     if (st) return free_rule(&rule), st;
     r->rule[r->nrules++] = rule;
@@ -251,7 +252,7 @@ static void cut_comment(char *line) {
     }
 }
 
-/* One line, without its end; it is written to. */
+/* Parses one line without its newline; modifies the text. */
 static rsh_status read_line(parsing *p, char *line) {
     cut_comment(line);
     trim(line);
@@ -259,10 +260,11 @@ static rsh_status read_line(parsing *p, char *line) {
     char *at = skip_blanks(line);
     if (!*at) return RSH_OK;
     if (!strncmp(at, "mesh:", 5) || !strncmp(at, "files:", 6))
-        return refuse(p, strchr(at, ':'), "unexpected \":\"; write \"mesh tp=2\" or \"files rank-{rank}.safetensors\"");
+        return refuse_at(p, strchr(at, ':'),
+                         "unexpected \":\"; write \"mesh tp=2\" or \"files rank-{rank}.safetensors\"");
     bool mesh = at_word(at, "mesh"), files = at_word(at, "files"), optional = at_word(at, "optional");
     char *rest = mesh || files || optional ? skip_blanks(at + (mesh ? 4 : files ? 5 : 8)) : at;
-    if (!*rest) return refuse(p, rest, "expected more behind \"%s\"", at);
+    if (!*rest) return refuse_at(p, rest, "expected an argument after \"%s\"", at);
     if (mesh) return read_mesh(p, rest);
     if (files) return read_files(p, rest);
     return read_rule(p, rest, optional);
@@ -277,7 +279,7 @@ static rsh_status read_lines(rsh_ckpt_rules *r, char *text) {
         RSH_TRY(read_line(&p, line));
     }
     r->nranks = r->mesh ? rshi_layout_rank_bound(r->mesh) : 1;
-    RSH_REQUIRE(r->nrules, RSH_EVALUE, "%.200s: no rule", r->name);
+    RSH_REQUIRE(r->nrules, RSH_EVALUE, "%.200s: the file has no rules; write at least \"* [...]\"", r->name);
     return RSH_OK;
 }
 
@@ -291,7 +293,7 @@ rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rul
     if (!st) r->name = rshi_ckpt_copy(name);
     if (!st && !r->name) st = rshi_nomem();
     if (!st) r->hash = rshi_hash(text, strlen(text), 0);
-    if (!st) st = read_lines(r, copy + (strncmp(copy, "\xef\xbb\xbf", 3) ? 0 : 3)); /* behind a byte order mark */
+    if (!st) st = read_lines(r, copy + (strncmp(copy, "\xef\xbb\xbf", 3) ? 0 : 3)); /* skip a byte order mark */
     rshi_free(copy);
     if (st)
         rsh_ckpt_rules_free(r);
@@ -299,21 +301,24 @@ rsh_status rsh_ckpt_rules_parse(const char *text, const char *name, rsh_ckpt_rul
         *out = r;
     return st;
 }
-/* The text of a small file, new (rshi_free), NUL-terminated. */
+
+/* Reads a small file into a NUL-terminated text, which the caller frees with rshi_free. */
 static rsh_status read_text(const char *path, size_t most, char **out) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return rshi_io_fail(path);
     rsh_status st = fstat(fd, &s) || !S_ISREG(s.st_mode) ? rshi_fail(RSH_EIO, "%s: not a regular file", path) : RSH_OK;
     if (!st && (uint64_t)s.st_size > most)
-        st = rshi_fail(RSH_EVALUE, "%s: %" PRIu64 " bytes; at most %zu", path, (uint64_t)s.st_size, most);
+        st = rshi_fail(RSH_EVALUE, "%s: the file has %" PRIu64 " bytes; a rule file may have at most %zu", path,
+                       (uint64_t)s.st_size, most);
     char *text = st ? NULL : rshi_alloc((size_t)s.st_size + 1, 1);
     if (!st && !text) st = rshi_nomem();
     size_t have = 0;
     while (!st && have < (size_t)s.st_size) {
         ssize_t got = pread(fd, text + have, (size_t)s.st_size - have, (off_t)have);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) st = rshi_fail(RSH_EIO, "%s: byte %zu: %s", path, have, got ? strerror(errno) : "the file ends");
+        if (got <= 0)
+            st = rshi_fail(RSH_EIO, "%s: byte %zu: %s", path, have, got ? strerror(errno) : "unexpected end of file");
         have += got > 0 ? (size_t)got : 0;
     }
     close(fd);

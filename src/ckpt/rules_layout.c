@@ -1,4 +1,4 @@
-/* The layout that rules give one tensor, for programs that cut tensors of their own. */
+/* Rules layout: the public function that applies rules to one tensor. */
 #include "ckpt/rules.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ rsh_status rsh_ckpt_rules_layout(const rsh_ckpt_rules *rules, const char *name, 
     RSH_NEEDS(out);
     int64_t match = rshi_rules_match(rules, name);
     RSH_REQUIRE(match >= 0, RSH_EKEY,
-                "%.200s: no rule matches tensor \"%.300s\"; add a last rule \"* [...]\" for the rest", rules->name,
+                "%.200s: no rule matches tensor \"%.300s\"; add \"* [...]\" as the last line", rules->name,
                 name);
     const rshi_ckpt_rule *rule = &rules->rule[match];
     rsh_status st = rsh_form_fill(rule->form, dtype, ndim, shape, &error, out);

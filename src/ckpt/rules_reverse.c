@@ -1,7 +1,7 @@
-/* Rules reverse: the rules that undo others, as text, for a checkpoint that they made.
+/* Rules reverse: writes rules, as text, that undo other rules.
  *
- * An expression becomes a chain of steps from the target back to its operands.  All steps that part a tensor stand
- * outermost in a line, so permutations that come after them are moved before them. */
+ * An expression becomes a chain of steps from the target back to its operands.  In a rule all steps that split a tensor
+ * must be outermost, so later permutations are moved before them. */
 #include "ckpt/rules.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define MOST_STEPS 16
 
-/* One step of undoing: a permutation, or a function that parts a tensor. */
+/* One step: a permutation, or a function that splits a tensor. */
 typedef struct undo_step {
     rshi_expr_op op; /* PERMUTE, SPLIT, UNSTACK or DEINTERLEAVE */
     int dim;
@@ -24,23 +24,24 @@ typedef struct undoing {
     const rsh_ckpt_rules *r;
     const rshi_ckpt_rule *rule;
     const rsh_ckpt *c;
-    const rshi_ckpt_tensor *target; /* one that the line made; NULL: there is none */
+    const rshi_ckpt_tensor *target; /* a tensor that the line made; NULL: there is none */
     rshi_text *text;
     undo_step step[MOST_STEPS];
     int nsteps;
-    int64_t own[64]; /* sizes that a layout gives */
-    char **name;     /* owned; of the operands, one after the other */
+    int64_t own[64]; /* sizes taken from a layout */
+    char **name;     /* owned; names of the operands */
     int64_t nnames, names_room;
 } undoing;
 
-static rsh_status refuse(const undoing *u, const char *why) {
-    return rshi_fail(RSH_EVALUE, "%.200s:%d: \"%.200s\" cannot be undone: %s", u->r->name, u->rule->line, u->rule->text,
+static rsh_status cannot_reverse(const undoing *u, const char *why) {
+    return rshi_fail(RSH_EVALUE, "%.200s:%d: cannot reverse \"%.200s\": %s", u->r->name, u->rule->line, u->rule->text,
                      why);
 }
 
 /* ---- names ---- */
 
-/* A name as it is written, with captures shifted by `shift` (NULL: not at all) and lists of one word if choice >= 0. */
+/* Writes a name, with captures shifted by `shift` (NULL: not shifted).  If choice >= 0, writes the chosen word instead
+ * of a list. */
 static void add_name(const undoing *u, rshi_text *t, const rshi_name_pattern *p, const int64_t *shift, int64_t choice) {
     int64_t left = p->nchoices;
     if (p->text[0] == '"') {
@@ -83,8 +84,8 @@ static rsh_status keep_operand(undoing *u, const rshi_name_pattern *p, int64_t c
     return RSH_OK;
 }
 
-/* How many bytes all names have in common at their beginnings, or, behind `used` bytes of that, at their ends. */
-static size_t common(const undoing *u, size_t used, bool end) {
+/* The length of the common prefix of all names, or, after `used` bytes of prefix, of their common suffix. */
+static size_t common_length(const undoing *u, size_t used, bool end) {
     size_t n = 0;
     for (;; n++) {
         size_t length = strlen(u->name[0]);
@@ -97,7 +98,7 @@ static size_t common(const undoing *u, size_t used, bool end) {
     }
 }
 
-/* Braces stay whole: what the names do not have in common has none. */
+/* Shortens a prefix so that it does not end inside braces. */
 static size_t outside_braces(const char *name, size_t n) {
     const char *open = NULL;
     for (size_t i = 0; i < n; i++)
@@ -105,10 +106,10 @@ static size_t outside_braces(const char *name, size_t n) {
     return open ? (size_t)(open - name) : n;
 }
 
-/* The operands as one name with a list. */
+/* Writes the operands as one name with a list. */
 static rsh_status add_operands(undoing *u) {
     if (u->nnames == 1) return rshi_text_add(u->text, "%s", u->name[0]), RSH_OK;
-    size_t from = outside_braces(u->name[0], common(u, 0, false)), to = common(u, from, true);
+    size_t from = outside_braces(u->name[0], common_length(u, 0, false)), to = common_length(u, from, true);
     rshi_text_add(u->text, "%.*s{", (int)from, u->name[0]);
     for (int64_t i = 0; i < u->nnames; i++) {
         size_t n = strlen(u->name[i]);
@@ -116,7 +117,7 @@ static rsh_status add_operands(undoing *u) {
         size_t length = n - from - to;
         if (memchr(middle, '{', length) || memchr(middle, '}', length) || memchr(middle, ',', length) ||
             memchr(middle, '"', length) || memchr(middle, ' ', length))
-            return refuse(u, "its operands must differ in one place without captures");
+            return cannot_reverse(u, "the names of its operands must differ in one place, outside of captures");
         rshi_text_add(u->text, "%s%.*s", i ? "," : "", (int)length, middle);
     }
     rshi_text_add(u->text, "}%s", u->name[0] + strlen(u->name[0]) - to);
@@ -126,19 +127,19 @@ static rsh_status add_operands(undoing *u) {
 /* ---- steps ---- */
 
 static rsh_status add_step(undoing *u, undo_step s) {
-    if (u->nsteps == MOST_STEPS) return refuse(u, "its expression is too deep");
+    if (u->nsteps == MOST_STEPS) return cannot_reverse(u, "its expression is nested too deep");
     u->step[u->nsteps++] = s;
     return RSH_OK;
 }
 
-/* A permutation moves before all steps that part the tensor. */
+/* Inserts a permutation before all steps that split the tensor. */
 static rsh_status add_permutation(undoing *u, const int *order, int ndim) {
     undo_step p = {.op = RSHI_EXPR_PERMUTE, .ndim = ndim};
     int at = u->nsteps;
     memcpy(p.order, order, sizeof p.order);
     while (at > 0 && u->step[at - 1].op != RSHI_EXPR_PERMUTE) {
         undo_step *s = &u->step[--at];
-        if (s->op == RSHI_EXPR_UNSTACK) { /* the dim that it takes out stays in its place */
+        if (s->op == RSHI_EXPR_UNSTACK) { /* the dim that it removes keeps its position */
             undo_step q = p;
             q.ndim++;
             for (int d = 0, k = 0; d < q.ndim; d++)
@@ -155,7 +156,7 @@ static rsh_status add_permutation(undoing *u, const int *order, int ndim) {
     return RSH_OK;
 }
 
-/* Sizes of a dim's segments, by the layout of the target or by the form. */
+/* Finds the sizes of a dim's segments in the layout of the target or in the form; 0: unknown. */
 static int64_t segments_of(undoing *u, int dim, int64_t n) {
     const rsh_layout_desc *from[2] = {u->target && u->target->layout ? rsh_layout_describe(u->target->layout) : NULL,
                                       rsh_form_describe(u->rule->form)};
@@ -180,7 +181,7 @@ static int64_t count_operands(const rshi_expr *e) {
     return n;
 }
 
-static rsh_status part(undoing *u, const rshi_expr *e, int ndim) {
+static rsh_status add_split(undoing *u, const rshi_expr *e, int ndim) {
     int64_t n = count_operands(e);
     undo_step s = {.op = e->op == RSHI_EXPR_CAT ? RSHI_EXPR_SPLIT : RSHI_EXPR_DEINTERLEAVE,
                    .groups = e->groups,
@@ -193,15 +194,15 @@ static rsh_status part(undoing *u, const rshi_expr *e, int ndim) {
         s.sizes = u->own;
     }
     if (s.nsizes != n)
-        return refuse(u,
-                      "the sizes of its operands are not known; write them behind the operands, as in cat(0, a, b, 4, "
-                      "2), or as segments of the form");
+        return cannot_reverse(u,
+                      "the sizes of its operands are unknown; write them after the operands, as in cat(0, a, b, 4, 2), "
+                      "or as segments of the form");
     return add_step(u, s);
 }
 
 /* ---- expressions ---- */
 
-static rsh_status walk(undoing *u, const rshi_expr *e, int ndim, bool names);
+static rsh_status walk_expr(undoing *u, const rshi_expr *e, int ndim, bool names);
 
 static rsh_status permute_back(undoing *u, const rshi_expr *e, int ndim, bool names) {
     int order[RSH_MAX_NDIM];
@@ -211,25 +212,26 @@ static rsh_status permute_back(undoing *u, const rshi_expr *e, int ndim, bool na
         order[ndim - 2] = ndim - 1;
     }
     for (int d = 0; e->op == RSHI_EXPR_PERMUTE && d < ndim; d++) {
-        if (e->nnumbers != ndim || e->number[d] >= ndim) return refuse(u, "the permutation does not fit the target");
+        if (e->nnumbers != ndim || e->number[d] >= ndim)
+            return cannot_reverse(u, "the permutation does not match the dims of the target");
         order[e->number[d]] = d;
     }
     if (!names) RSH_TRY(add_permutation(u, order, ndim));
-    return walk(u, e->operand, ndim, names);
+    return walk_expr(u, e->operand, ndim, names);
 }
 
-/* All operands must be made alike; the steps are those of the first. */
-static rsh_status same_shape(undoing *u, const rshi_expr *a, const rshi_expr *b) {
+/* All operands must use the same functions, since only the steps of the first are kept. */
+static rsh_status check_same_functions(undoing *u, const rshi_expr *a, const rshi_expr *b) {
     bool same = a->op == b->op && a->dim == b->dim && a->groups == b->groups && a->nnumbers == b->nnumbers &&
                 a->noperands == b->noperands;
     for (int64_t i = 0; i < a->nnumbers && same; i++) same = a->number[i] == b->number[i];
-    if (!same) return refuse(u, "its operands must be made alike");
-    for (int64_t i = 0; i < a->noperands; i++) RSH_TRY(same_shape(u, &a->operand[i], &b->operand[i]));
+    if (!same) return cannot_reverse(u, "all of its operands must use the same functions");
+    for (int64_t i = 0; i < a->noperands; i++) RSH_TRY(check_same_functions(u, &a->operand[i], &b->operand[i]));
     return RSH_OK;
 }
 
-/* The steps back through e, and the names that they lead to; `names`: only these. */
-static rsh_status walk(undoing *u, const rshi_expr *e, int ndim, bool names) {
+/* Collects the steps back through e and the names of its operands; with `names`, only the names. */
+static rsh_status walk_expr(undoing *u, const rshi_expr *e, int ndim, bool names) {
     switch (e->op) {
     case RSHI_EXPR_NAME:
         if (u->rule->target.nchoices > 1) return keep_operand(u, &e->name, -1); /* lists are paired */
@@ -241,18 +243,18 @@ static rsh_status walk(undoing *u, const rshi_expr *e, int ndim, bool names) {
     case RSHI_EXPR_STACK:
         if (!names)
             RSH_TRY(add_step(u, (undo_step){.op = RSHI_EXPR_UNSTACK, .dim = (int)(e->dim < 0 ? ndim - 1 : e->dim)}));
-        return walk(u, e->operand, ndim - 1, names);
+        return walk_expr(u, e->operand, ndim - 1, names);
     case RSHI_EXPR_CAT:
     case RSHI_EXPR_INTERLEAVE:
-        if (!names) RSH_TRY(part(u, e, ndim));
+        if (!names) RSH_TRY(add_split(u, e, ndim));
         for (int64_t i = 0; i < e->noperands; i++) {
-            RSH_TRY(same_shape(u, e->operand, &e->operand[i]));
-            RSH_TRY(walk(u, &e->operand[i], ndim, names || i));
+            RSH_TRY(check_same_functions(u, e->operand, &e->operand[i]));
+            RSH_TRY(walk_expr(u, &e->operand[i], ndim, names || i));
         }
         return RSH_OK;
-    case RSHI_EXPR_SLICE: return refuse(u, "slice leaves elements out");
-    case RSHI_EXPR_DEQUANTISE: return refuse(u, "dequantise loses what was quantised");
-    default: return refuse(u, "it changes sizes that are not known any more");
+    case RSHI_EXPR_SLICE: return cannot_reverse(u, "slice discards elements");
+    case RSHI_EXPR_DEQUANTISE: return cannot_reverse(u, "dequantise cannot restore the quantised values");
+    default: return cannot_reverse(u, "the sizes before the reshape are unknown");
     }
 }
 
@@ -276,7 +278,7 @@ static void add_steps(const undoing *u, const rshi_name_pattern *target) {
     }
 }
 
-/* A tensor of the checkpoint that the line made. */
+/* Finds a tensor of the checkpoint that the line made. */
 static const rshi_ckpt_tensor *find_target(const undoing *u) {
     for (int64_t i = 0; i < u->c->ntensors; i++) {
         rshi_captured c = {0};
@@ -287,14 +289,14 @@ static const rshi_ckpt_tensor *find_target(const undoing *u) {
     return NULL;
 }
 
-/* The words of the list of the target that belongs to a function: the last list to the outermost. */
+/* The number of words in the list of the target that belongs to a function; the last list belongs to the outermost. */
 static int64_t words_of(const undoing *u, int64_t outside) {
     for (int64_t i = u->rule->target.ntokens; i-- > 0;)
         if (u->rule->target.token[i].kind == RSHI_TOKEN_LIST && !outside--) return u->rule->target.token[i].nwords;
     return 1;
 }
 
-/* What e, which splits, and all functions around it made, put together again. */
+/* Writes the expression that joins the parts made by the splitting function e and all functions around it. */
 static void join_parts(const undoing *u, const rshi_expr *e, int64_t choice) {
     static const char *const words[] = {"cat", "stack", "interleave"};
     const rshi_expr *around = NULL;
@@ -322,7 +324,7 @@ static rsh_status undo_splits(undoing *u) {
     const rshi_expr *inner, *last = NULL;
     bool lists = false; /* without a split, lists of the target are paired with those of the operand */
     rshi_rule_splits(u->rule, &inner);
-    if (inner->op != RSHI_EXPR_NAME) return refuse(u, "what it splits must be one tensor");
+    if (inner->op != RSHI_EXPR_NAME) return cannot_reverse(u, "the operand that it splits must be a single tensor");
     for (const rshi_expr *e = &u->rule->expr; e != inner; e = e->operand) {
         lists |= e->op != RSHI_EXPR_UNSTACK;
         last = e;
@@ -359,8 +361,8 @@ static rsh_status undo_build(undoing *u) {
         return RSH_OK;
     }
     if (rshi_rule_splits(u->rule, &inner)) return undo_splits(u);
-    if (!u->target) return refuse(u, "the checkpoint has no such tensor");
-    RSH_TRY(walk(u, &u->rule->expr, u->target->ndim, false));
+    if (!u->target) return cannot_reverse(u, "the checkpoint has no tensor of this name");
+    RSH_TRY(walk_expr(u, &u->rule->expr, u->target->ndim, false));
     RSH_TRY(add_operands(u));
     rshi_text_add(u->text, " = ");
     add_steps(u, &u->rule->target);
@@ -372,7 +374,7 @@ static rsh_status undo_rename(undoing *u) {
     int64_t shift[RSHI_MOST_CAPTURES] = {0};
     const rshi_ckpt_rule *rule = u->rule;
     if (rule->source.has_globs || (rule->source.captures & ~rule->target.captures))
-        return refuse(u, "the old name has more in it than the new one");
+        return cannot_reverse(u, "the old name cannot be derived from the new one");
     for (int64_t i = 0; i < rule->target.ntokens; i++)
         if (rule->target.token[i].kind == RSHI_TOKEN_CAPTURE)
             shift[rule->target.token[i].capture] = -rule->target.token[i].shift;
@@ -385,7 +387,11 @@ static rsh_status undo_rename(undoing *u) {
 
 static rsh_status undo_line(undoing *u) {
     const rshi_ckpt_rule *rule = u->rule;
-    if (rule->kind == RSHI_RULE_DROP) return rule->optional ? RSH_OK : refuse(u, "what is dropped is gone");
+    if (rule->kind == RSHI_RULE_DROP)
+        return rule->optional
+                   ? RSH_OK
+                   : cannot_reverse(u,
+                                    "dropped tensors cannot be restored; write \"optional drop\" to ignore the line");
     if (rule->optional || rule->kind == RSHI_RULE_SCALES) rshi_text_add(u->text, "optional ");
     switch (rule->kind) {
     case RSHI_RULE_RENAME: return undo_rename(u);

@@ -1,4 +1,4 @@
-/* Save: sharded tensors of all ranks to a directory of rank files, which appears complete or not at all. */
+/* Save: writes sharded tensors of all ranks to a directory of rank files, which is renamed when it is complete. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "comm/comm.h"
 #include "shard/shard.h"
 
-#define WINDOW ((int64_t)4 << 20) /* bytes packed at once where a part is not dense */
+#define WINDOW ((int64_t)4 << 20) /* bytes packed at once if a part is not contiguous */
 
 typedef struct saving {
     rsh_comm *comm;
@@ -19,56 +19,58 @@ typedef struct saving {
     const char *const *names;
     const rsh_sharded *const *given;
     rsh_save_opts opts;
-    const rsh_sharded **tensor; /* owned list; `given`, or `flat` where a rank has several parts */
-    rsh_sharded **flat;         /* owned; NULL where not needed */
+    const rsh_sharded **tensor; /* owned list; of `given`, or of `flat` if a rank has several parts */
+    rsh_sharded **flat;         /* owned; NULL if not needed */
     rsh_ckpt *model;            /* owned: names, shapes, metadata */
     rshi_target target;         /* this rank's file */
     rsh_digest *digests;        /* owned */
     rshi_ckpt_partial partial;      /* of rank 0 */
     char *file;                 /* owned: path of this rank's file */
-    bool begun;                 /* every rank came to the writing of files */
+    bool begun;                 /* every rank has reached the writing of files */
 } saving;
 
-/* ---- what is asked for ---- */
+/* ---- checking the arguments ---- */
 
 static rsh_status check_tensor(const saving *s, int64_t i) {
     RSH_REQUIRE(s->names[i] && *s->names[i] && s->given[i], RSH_EVALUE,
                 "rsh_ckpt_save: tensor %" PRId64 " has no name or is NULL", i);
     const rsh_layout *l = rsh_sharded_layout(s->given[i]);
-    RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm",
-                s->names[i]);
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "tensor \"%.200s\" is partial, which is not saved: %.300s", s->names[i],
+    RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE,
+                "rsh_ckpt_save: tensor \"%.300s\" must be on the comm that is passed", s->names[i]);
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP,
+                "cannot save tensor \"%.200s\" with a partial layout: %.300s; reshard it first", s->names[i],
                 rsh_layout_text(l));
-    RSH_REQUIRE(rshi_safetensors_name(rsh_layout_dtype(l)), RSH_EUNSUP, "tensor \"%.300s\": safetensors has no %s",
-                s->names[i], rsh_dtype_name(rsh_layout_dtype(l)));
+    RSH_REQUIRE(rshi_safetensors_name(rsh_layout_dtype(l)), RSH_EUNSUP,
+                "tensor \"%.300s\": safetensors has no dtype %s", s->names[i], rsh_dtype_name(rsh_layout_dtype(l)));
     return RSH_OK;
 }
 
 static rsh_status check_opts(const rsh_save_opts *o) {
-    RSH_REQUIRE(o->nmeta >= 0 && (!o->nmeta || (o->keys && o->values)), RSH_EVALUE, "metadata without keys or values");
+    RSH_REQUIRE(o->nmeta >= 0 && (!o->nmeta || (o->keys && o->values)), RSH_EVALUE,
+                "opts->nmeta is %" PRId64 ", but keys or values are NULL", o->nmeta);
     for (int64_t i = 0; i < o->nmeta; i++)
         RSH_REQUIRE(o->keys[i] && o->values[i] && strncmp(o->keys[i], "reshard.", 8), RSH_EVALUE,
-                    "metadata %" PRId64 " is NULL or has a key that starts with \"reshard.\"", i);
+                    "metadata entry %" PRId64 " is NULL, or its key starts with \"reshard.\", which is reserved", i);
     return RSH_OK;
 }
 
-/* One rank looks, so that a large job does not ask a file server as often as it has ranks, and no other machine
- * remembers that there was nothing. */
+/* Only rank 0 checks whether the path exists: this saves requests to a file server, and keeps other machines from
+ * caching a negative lookup. */
 static rsh_status check_path(const saving *s, const char *path) {
     struct stat found;
     bool looks = !rsh_comm_rank(s->comm) && !s->opts.force;
     RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
     RSH_REQUIRE(!rshi_target_is_file(path), RSH_EVALUE,
-                "%s: rank files need a directory, and its name should not end in %s", path, strrchr(path, '.'));
+                "%s: rank files are saved in a directory, whose name must not end in %s", path, strrchr(path, '.'));
     RSH_REQUIRE(!looks || lstat(path, &found), RSH_EVALUE,
                 "%s already exists (set opts->force to replace it)", path);
     return RSH_OK;
 }
 
-static rsh_status prepare(saving *s, const char *path) {
+static rsh_status prepare_save(saving *s, const char *path) {
     RSH_TRY(check_opts(&s->opts));
     RSH_TRY(check_path(s, path));
-    RSH_REQUIRE(s->n >= 0, RSH_EVALUE, "rsh_ckpt_save: %" PRId64 " tensors", s->n);
+    RSH_REQUIRE(s->n >= 0, RSH_EVALUE, "rsh_ckpt_save: n must be at least 0, got %" PRId64, s->n);
     RSH_REQUIRE(!s->n || (s->names && s->given), RSH_EVALUE, "rsh_ckpt_save: names or tensors are NULL");
     s->tensor = rshi_alloc((size_t)s->n, sizeof *s->tensor);
     s->flat = rshi_calloc((size_t)s->n, sizeof *s->flat);
@@ -87,7 +89,7 @@ static rsh_status prepare(saving *s, const char *path) {
     }
     for (int64_t i = 0; i < s->opts.nmeta; i++) {
         RSH_TRY(rshi_ckpt_add_meta(s->model, s->opts.keys[i], s->opts.values[i]));
-        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "metadata \"%.300s\" is given twice", s->opts.keys[i]);
+        RSH_REQUIRE(s->model->nmeta == i + 1, RSH_EVALUE, "duplicate metadata key \"%.300s\"", s->opts.keys[i]);
     }
     return RSH_OK;
 }
@@ -106,15 +108,15 @@ static uint64_t fingerprint(const saving *s) {
     return rshi_hash(flags, sizeof flags, hash);
 }
 
-/* ---- tensors of which a rank has several parts ---- */
+/* ---- tensors with several parts per rank ---- */
 
 static bool has_several(const rsh_layout *l) {
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++)
         if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) > 1) return true;
-    return !rsh_layout_nranks(l); /* nobody would store its name */
+    return !rsh_layout_nranks(l); /* no rank would store its name */
 }
 
-/* The same tensor as a flat range for each rank of the comm. */
+/* A layout that gives each rank of the comm one flat range of the tensor. */
 static rsh_status flat_layout(const rsh_comm *comm, const rsh_layout *l, rsh_layout **out) {
     rsh_layout_desc d = {.dtype = rsh_layout_dtype(l), .ndim = rsh_layout_ndim(l), .naxes = 1};
     for (int k = 0; k < d.ndim; k++) d.dim[k].size = rsh_layout_shape(l)[k];
@@ -123,7 +125,7 @@ static rsh_status flat_layout(const rsh_comm *comm, const rsh_layout *l, rsh_lay
     return rsh_layout_new(&d, out);
 }
 
-static rsh_status flatten(saving *s) {
+static rsh_status flatten_tensors(saving *s) {
     for (int64_t i = 0; i < s->n; i++) {
         rsh_layout *l = NULL;
         if (!has_several(rsh_sharded_layout(s->given[i]))) continue;
@@ -138,7 +140,7 @@ static rsh_status flatten(saving *s) {
 
 /* ---- this rank's file ---- */
 
-/* Does this rank store its part: is it the first holder of some of it? */
+/* Does this rank store its part?  It does if it is the first holder of some piece of it. */
 static rsh_status is_stored(const saving *s, const rsh_layout *l, bool *out) {
     rshi_piece *list = NULL;
     int64_t n = 0, rank = rsh_comm_rank(s->comm);
@@ -148,7 +150,7 @@ static rsh_status is_stored(const saving *s, const rsh_layout *l, bool *out) {
     RSH_TRY(rsh_layout_part(l, rank, 0, &part));
     RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
     for (int64_t i = 0; i < n && !*out; i++) *out = rshi_piece_holder_index(l, &list[i], rank) == 0;
-    if (!rsh_layout_count(l)) *out = rsh_layout_rank(l, 0) == rank; /* its name must be somewhere */
+    if (!rsh_layout_count(l)) *out = rsh_layout_rank(l, 0) == rank; /* an empty tensor must be named in one file */
     rshi_free(list);
     return RSH_OK;
 }
@@ -168,7 +170,7 @@ static rsh_status add_entry(saving *s, int64_t i, uint64_t *at) {
     return RSH_OK;
 }
 
-/* Larger elements first, so that all are aligned without holes. */
+/* Adds tensors with larger elements first, so that all are aligned without padding. */
 static rsh_status add_entries(saving *s) {
     uint64_t at = 0;
     for (size_t size = 16; size; size /= 2)
@@ -178,13 +180,13 @@ static rsh_status add_entries(saving *s) {
     return RSH_OK;
 }
 
-static int count(void *ctx, const char *text, size_t n) {
+static int count_bytes(void *ctx, const char *text, size_t n) {
     (void)text;
     *(uint64_t *)ctx += n;
     return 0;
 }
 
-static rsh_status describe(saving *s) {
+static rsh_status describe_file(saving *s) {
     rshi_target *t = &s->target;
     uint64_t header = 0;
     rshi_text name = {0};
@@ -202,17 +204,17 @@ static rsh_status describe(saving *s) {
     if (name.failed) return rshi_text_free(&name), rshi_nomem();
     t->file->name = name.data;
     RSH_TRY(add_entries(s));
-    RSH_TRY(rshi_target_header(t, 0, NULL, &(rsh_sink){count, &header}));
+    RSH_TRY(rshi_target_header(t, 0, NULL, &(rsh_sink){count_bytes, &header}));
     RSH_REQUIRE(header - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
-                "%s: its header would have %" PRIu64 " bytes; safetensors allows %u", t->file->name, header - 8,
-                RSHI_HEADER_MOST);
+                "%s: too many tensors: the header would have %" PRIu64 " bytes; safetensors allows %u", t->file->name,
+                header - 8, RSHI_HEADER_MOST);
     t->file->header = header;
     return RSH_OK;
 }
 
 /* ---- writing ---- */
 
-/* Rows of a part that is not dense in its layout's order, packed in windows. */
+/* Packs the rows of a part that is not contiguous in its layout's order. */
 typedef struct packing {
     rshi_putting *to;
     const rsh_part *part;
@@ -237,7 +239,7 @@ static rsh_status flush_window(packing *p) {
     return p->to->st;
 }
 
-static rsh_status pack(packing *p, int level, const char *from) {
+static rsh_status pack_rows(packing *p, int level, const char *from) {
     if (level == p->part->ndim) {
         if (p->used + (size_t)p->size > (size_t)WINDOW) RSH_TRY(flush_window(p));
         memcpy(p->window + p->used, from, (size_t)p->size);
@@ -245,7 +247,8 @@ static rsh_status pack(packing *p, int level, const char *from) {
         return RSH_OK;
     }
     int d = p->order[level];
-    for (int64_t i = 0; i < p->part->shape[d]; i++) RSH_TRY(pack(p, level + 1, from + i * p->strides[d] * p->size));
+    for (int64_t i = 0; i < p->part->shape[d]; i++)
+        RSH_TRY(pack_rows(p, level + 1, from + i * p->strides[d] * p->size));
     return RSH_OK;
 }
 
@@ -269,7 +272,7 @@ static rsh_status put_part(const rsh_sharded *s, rshi_putting *to) {
     p.window = rshi_alloc((size_t)WINDOW, 1);
     if (!p.window) return rshi_nomem();
     find_order(&p);
-    rsh_status st = pack(&p, 0, rsh_tensor_data(t));
+    rsh_status st = pack_rows(&p, 0, rsh_tensor_data(t));
     if (!st) st = flush_window(&p);
     rshi_free(p.window);
     return st;
@@ -287,21 +290,21 @@ static rsh_status put_file(saving *s) {
     return st;
 }
 
-static rsh_status take_digests(saving *s) {
+static rsh_status compute_digests(saving *s) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < s->n && s->target.digests && !st; i++)
         st = rsh_sharded_digest(s->tensor[i], &s->digests[i]);
     return st;
 }
 
-/* ---- the directory, which rank 0 makes and publishes ---- */
+/* ---- the directory, which rank 0 creates and publishes ---- */
 
 static const rshi_target no_files;
 
 static rsh_status make_directory(saving *s, const char *path) {
     rsh_convert_opts o = RSH_CONVERT_OPTS_INIT;
     bool going;
-    o.force = true; /* what is at the path was looked at; what an earlier save left goes */
+    o.force = true; /* the path has been checked; data of an interrupted save is replaced */
     if (rsh_comm_rank(s->comm)) return RSH_OK;
     return rshi_partial_open(path, &no_files, 0, &o, &s->partial, &going);
 }
@@ -317,15 +320,15 @@ static rsh_status name_file(saving *s) {
     return RSH_OK;
 }
 
-static rsh_status publish(saving *s) {
+static rsh_status publish_save(saving *s) {
     if (rsh_comm_rank(s->comm)) return RSH_OK;
     RSH_TRY(rshi_partial_flush(&s->partial));
     return rshi_partial_publish(&s->partial, s->opts.force);
 }
 
-/* Nothing is left of a save that failed, except an old checkpoint that did not go back to its name.  Every rank waits
- * for that: a job ends when its first rank fails, and rank 0 with it. */
-static void abandon(saving *s) {
+/* Removes everything that a failed save wrote.  All ranks wait for rank 0 to do so: launchers kill a job when its first
+ * rank exits with an error. */
+static void abandon_save(saving *s) {
     char why[RSHI_DETAIL_BYTES];
     if (s->partial.home) rshi_partial_abandon(&s->partial);
     snprintf(why, sizeof why, "%s", rsh_error_detail());
@@ -333,7 +336,7 @@ static void abandon(saving *s) {
     rshi_set_detail(why);
 }
 
-static void clean_up(saving *s) {
+static void free_save(saving *s) {
     if (s->partial.home) rshi_partial_close(&s->partial);
     for (int64_t i = 0; s->flat && i < s->n; i++) rsh_sharded_free(s->flat[i]);
     rshi_target_free(&s->target);
@@ -344,15 +347,15 @@ static void clean_up(saving *s) {
     rshi_free(s->file);
 }
 
-/* `st` is what this rank has found wrong so far; the opening exchange tells all ranks. */
+/* `st` is an error that this rank has already found; the opening exchange passes it to all ranks. */
 static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
                              const rsh_sharded *const *tensors, const rsh_save_opts *opts, rsh_status st) {
     saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = *opts};
-    if (!st) st = prepare(&s, path);
+    if (!st) st = prepare_save(&s, path);
     st = rshi_comm_open(comm, "save of a checkpoint", st ? 0 : fingerprint(&s), path ? path : "", st);
-    if (!st) st = flatten(&s);
-    if (!st) st = rsh_comm_agree(comm, describe(&s));
-    if (!st) st = take_digests(&s);
+    if (!st) st = flatten_tensors(&s);
+    if (!st) st = rsh_comm_agree(comm, describe_file(&s));
+    if (!st) st = compute_digests(&s);
     s.begun = !st;
     if (!st) st = rsh_comm_agree(comm, make_directory(&s, path));
     if (!st) {
@@ -360,13 +363,13 @@ static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const 
         if (!mine) mine = put_file(&s);
         st = rsh_comm_agree(comm, mine);
     }
-    if (!st) st = rsh_comm_agree(comm, publish(&s));
-    if (st) abandon(&s);
-    clean_up(&s);
+    if (!st) st = rsh_comm_agree(comm, publish_save(&s));
+    if (st) abandon_save(&s);
+    free_save(&s);
     return st;
 }
 
-/* ---- with a map: saved beside the path first, then converted by one rank ---- */
+/* ---- with a map: saved under another name first, then converted by rank 0 ---- */
 
 static rsh_status convert_saved(const char *from, const char *path, const rsh_save_opts *o) {
     rsh_convert_opts opts = RSH_CONVERT_OPTS_INIT;

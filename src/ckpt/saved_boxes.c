@@ -1,15 +1,15 @@
-/* Saved boxes: the elements of a tensor of torch.save, whatever its strides, as boxes that lie dense in the file. */
+/* Saved boxes: divides a tensor of torch.save with any strides into boxes that are contiguous in the file. */
 #include "ckpt/archive.h"
 
 #include <string.h>
 
-#define BOXES_MOST 65536 /* runs into which one tensor with unusual strides is taken apart */
+#define BOXES_MOST 65536 /* per tensor */
 
-/* Which dims must be walked, so that what is left lies dense and row-major: dims are left from the fastest on, as long
- * as each stands before those that are left already.  How many boxes that makes; more than BOXES_MOST count as that. */
+/* Finds the dims to iterate over, so that the other dims are contiguous and row-major.  The fastest dims are kept, as
+ * long as each comes before the dims that are already kept.  Returns the number of boxes, at most BOXES_MOST + 1. */
 static int64_t find_walked(const rshi_saved_tensor *t, bool *walked) {
     int64_t dense = 1, boxes = 1;
-    int first = t->ndim; /* of those that are left */
+    int first = t->ndim; /* of the kept dims */
     for (int d = t->ndim; d-- > 0;) walked[d] = t->shape[d] != 1;
     for (int d = t->ndim; d-- > 0;)
         if (walked[d] && d < first && t->strides[d] == dense) {
@@ -22,7 +22,7 @@ static int64_t find_walked(const rshi_saved_tensor *t, bool *walked) {
     return boxes;
 }
 
-/* Is it dense with its dims in another order?  Which, from the slowest to the fastest? */
+/* Is the tensor contiguous with its dims in another order?  `order` lists them from the slowest to the fastest. */
 static bool find_order(const rshi_saved_tensor *t, int *order) {
     int64_t dense = 1;
     bool used[RSH_MAX_NDIM] = {false};
@@ -48,11 +48,11 @@ static rsh_status set_ordered(rsh_ckpt *c, int64_t tensor, const rshi_saved_tens
     RSH_TRY(rsh_layout_new(&desc, &layout));
     rsh_status st = rshi_ckpt_set_parts(c, tensor, layout, 1, &(rshi_ckpt_part){file, t->at});
     rsh_layout_free(layout);
-    c->tensor[tensor].ranks_are_files = false; /* it has one part, which is no rank's */
+    c->tensor[tensor].ranks_are_files = false; /* its one part belongs to no rank */
     return st;
 }
 
-/* One box for each index of the dims that are walked. */
+/* Adds one box for each index of the walked dims. */
 static rsh_status add_boxes(rsh_ckpt *c, int64_t tensor, const int64_t *offset, const rshi_saved_tensor *t,
                             const bool *walked, int32_t file) {
     int64_t index[RSH_MAX_NDIM] = {0}, lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];
@@ -86,7 +86,8 @@ rsh_status rshi_ckpt_add_saved(rsh_ckpt *c, int64_t tensor, const int64_t *offse
     if (boxes > 1 && !memcmp(whole->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) && find_order(t, order))
         return set_ordered(c, tensor, t, order, file);
     RSH_REQUIRE(boxes <= BOXES_MOST, RSH_EUNSUP,
-                "%.150s: tensor \"%.200s\" is stored with strides that leave more than %d single runs",
+                "%.150s: tensor \"%.200s\" is stored with strides that need more than %d separate runs; save it with "
+                ".contiguous()",
                 c->file[file].name, whole->name, BOXES_MOST);
     return add_boxes(c, tensor, offset, t, walked, file);
 }

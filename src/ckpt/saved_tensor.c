@@ -1,12 +1,12 @@
-/* Saved tensor: where the elements of a tensor lie in a file of torch.save.
+/* Saved tensor: finds the elements of a tensor in a file of torch.save.
  *
- * The description says dtype, sizes, strides, and the key of a storage, which holds the raw elements. */
+ * The pickle states dtype, sizes, strides and the key of a storage, which holds the elements. */
 #include "ckpt/archive.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What the pickle says. */
+/* The description of a tensor in the pickle. */
 typedef struct described {
     rshi_saved_tensor tensor;
     int64_t offset; /* of the first element in the storage, in elements */
@@ -15,21 +15,23 @@ typedef struct described {
     const rshi_pickle_value *key; /* of the storage */
 } described;
 
-/* Is it one of these, item i of an object? */
-static const rshi_pickle_value *item(const rshi_pickle_value *v, uint32_t i, rshi_pickle_kind kind) {
+/* Returns item i of an object if it has this kind; otherwise NULL. */
+static const rshi_pickle_value *item_of_kind(const rshi_pickle_value *v, uint32_t i, rshi_pickle_kind kind) {
     return i < v->n && v->item[i]->kind == kind ? v->item[i] : NULL;
 }
 
-/* ('storage', class, key, location, length) */
+/* Reads ('storage', class, key, location, length). */
 static rsh_status read_storage(const rshi_pickle *p, const rshi_pickle_value *id, described *d) {
-    const rshi_pickle_value *word = item(id, 0, RSHI_PICKLE_TEXT), *class = item(id, 1, RSHI_PICKLE_CLASS),
-                            *key = item(id, 2, RSHI_PICKLE_TEXT), *length = item(id, 4, RSHI_PICKLE_INT);
+    const rshi_pickle_value *word = item_of_kind(id, 0, RSHI_PICKLE_TEXT),
+                            *class = item_of_kind(id, 1, RSHI_PICKLE_CLASS),
+                            *key = item_of_kind(id, 2, RSHI_PICKLE_TEXT),
+                            *length = item_of_kind(id, 4, RSHI_PICKLE_INT);
     if (class && class->class == RSHI_CLASS_OPAQUE)
-        return rshi_pickle_fail(p, id, "a storage of type %.*s, which is not known",
+        return rshi_pickle_fail(p, id, "storage type %.*s is not supported",
                                 (int)(class->n < 80 ? class->n : 80), class->text);
     if (!word || word->n != 7 || memcmp(word->text, "storage", 7) || !class || class->class != RSHI_CLASS_STORAGE ||
         !key || !key->n || key->n > 100 || !length || length->number < 0)
-        return rshi_pickle_fail(p, id, "a tensor's storage is not described as PyTorch does it");
+        return rshi_pickle_fail(p, id, "the description of a tensor's storage is malformed");
     d->tensor.dtype = (rsh_dtype)class->number;
     d->untyped = class->number == RSH_DTYPE_NONE;
     d->length = length->number;
@@ -48,24 +50,24 @@ static bool has_bit(const rshi_pickle_value *bits, const char *name) {
     return false;
 }
 
-/* The stored elements of a lazily conjugated or negated tensor are not its values. */
+/* Rejects lazily conjugated or negated tensors, whose stored elements are not their values. */
 static rsh_status check_lazy_bits(const rshi_pickle *p, const rshi_pickle_value *bits) {
     bool conj = has_bit(bits, "conj");
     if (!conj && !has_bit(bits, "neg")) return RSH_OK;
     return rshi_fail(RSH_EUNSUP,
-                     "%.150s: byte %" PRIu64 ": the tensor is lazily %s and its stored elements are not its values; "
+                     "%.150s: byte %" PRIu64 ": the tensor is lazily %s, so its stored elements are not its values; "
                      "save tensor.%s() instead",
                      p->file, p->base + bits->at, conj ? "conjugated" : "negated",
                      conj ? "resolve_conj" : "resolve_neg");
 }
 
-/* What _rebuild_tensor_v2 or _v3 was given, under parameters and subclasses of tensors. */
+/* The arguments of _rebuild_tensor_v2 or _v3, inside parameters and subclasses of Tensor. */
 typedef struct plain {
-    rshi_pickle_value arguments; /* its items */
+    rshi_pickle_value arguments; /* its items are the arguments */
     bool v3;
 } plain;
 
-static bool unwrap(const rshi_pickle_value *v, plain *out) {
+static bool find_rebuild_arguments(const rshi_pickle_value *v, plain *out) {
     for (int i = 0; i < 4 && v; i++) {
         bool v2 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V2), v3 = rshi_pickle_is(v, RSHI_CLASS_TENSOR_V3);
         if (rshi_pickle_is(v, RSHI_CLASS_FROM_TYPE) && v->n > 2 && v->item[2]->kind == RSHI_PICKLE_TUPLE) {
@@ -82,31 +84,33 @@ static bool unwrap(const rshi_pickle_value *v, plain *out) {
 
 bool rshi_saved_is_tensor(const rshi_pickle_value *v) {
     plain t;
-    return unwrap(v, &t);
+    return find_rebuild_arguments(v, &t);
 }
 
-/* (storage, offset, size, strides, requires_grad, hooks, lazy bits); version 3 has the dtype before the lazy bits. */
+/* Reads (storage, offset, size, strides, requires_grad, hooks, lazy bits); version 3 has the dtype before the lazy
+ * bits. */
 static rsh_status read_description(const rshi_pickle *p, const rshi_pickle_value *value, described *d) {
     plain t;
     int nstrides;
-    if (!unwrap(value, &t)) return rshi_pickle_fail(p, value, "something else than one plain tensor");
-    const rshi_pickle_value *v = &t.arguments, *storage = item(v, 0, RSHI_PICKLE_OBJECT),
-                            *offset = item(v, 1, RSHI_PICKLE_INT);
+    if (!find_rebuild_arguments(value, &t)) return rshi_pickle_fail(p, value, "expected a single tensor");
+    const rshi_pickle_value *v = &t.arguments, *storage = item_of_kind(v, 0, RSHI_PICKLE_OBJECT),
+                            *offset = item_of_kind(v, 1, RSHI_PICKLE_INT);
     if (!rshi_pickle_is(storage, RSHI_CLASS_PERSISTENT) || !offset || offset->number < 0)
-        return rshi_pickle_fail(p, v, "a tensor is not described as PyTorch does it");
+        return rshi_pickle_fail(p, v, "the description of a tensor is malformed");
     RSH_TRY(read_storage(p, storage, d));
     RSH_TRY(rshi_pickle_sizes(p, v->item[2], "the size of a tensor", &d->tensor.ndim, d->tensor.shape));
     RSH_TRY(rshi_pickle_sizes(p, v->item[3], "the strides of a tensor", &nstrides, d->tensor.strides));
-    if (nstrides != d->tensor.ndim) return rshi_pickle_fail(p, v, "a tensor has other strides than sizes");
+    if (nstrides != d->tensor.ndim)
+        return rshi_pickle_fail(p, v, "a tensor has %d sizes and %d strides", d->tensor.ndim, nstrides);
     d->offset = offset->number;
-    const rshi_pickle_value *dtype = t.v3 ? item(v, 6, RSHI_PICKLE_CLASS) : NULL;
+    const rshi_pickle_value *dtype = t.v3 ? item_of_kind(v, 6, RSHI_PICKLE_CLASS) : NULL;
     if (dtype && dtype->class == RSHI_CLASS_DTYPE) d->tensor.dtype = (rsh_dtype)dtype->number;
-    if (d->tensor.dtype == RSH_DTYPE_NONE) return rshi_pickle_fail(p, v, "a tensor without a dtype");
-    return check_lazy_bits(p, item(v, t.v3 ? 7 : 6, RSHI_PICKLE_DICT));
+    if (d->tensor.dtype == RSH_DTYPE_NONE) return rshi_pickle_fail(p, v, "the dtype of a tensor is missing");
+    return check_lazy_bits(p, item_of_kind(v, t.v3 ? 7 : 6, RSHI_PICKLE_DICT));
 }
 
-/* The elements that the tensor reaches, from its offset on; false: too many. */
-static bool reach(const rshi_saved_tensor *t, int64_t *last) {
+/* The number of elements from the first to the last element in memory; false: it overflows. */
+static bool span_elements(const rshi_saved_tensor *t, int64_t *last) {
     *last = 0;
     for (int d = 0; d < t->ndim; d++) {
         int64_t far;
@@ -116,19 +120,21 @@ static bool reach(const rshi_saved_tensor *t, int64_t *last) {
     return rshi_add(*last, 1, last);
 }
 
-static rsh_status place(const rshi_torch_file *s, described *d) {
+static rsh_status locate_elements(const rshi_torch_file *s, described *d) {
     rshi_file_span data;
     int64_t last, first, end, bytes = rsh_dtype_bits(d->tensor.dtype) / 8;
     RSH_TRY(rshi_saved_storage(s, d->key, &data));
-    bool fits = reach(&d->tensor, &last) && rshi_mul(d->offset, bytes, &first) && rshi_mul(last, bytes, &end) &&
+    bool fits = span_elements(&d->tensor, &last) && rshi_mul(d->offset, bytes, &first) && rshi_mul(last, bytes, &end) &&
                 rshi_add(first, end, &end) && (uint64_t)end <= data.bytes;
     if (!fits)
         return rshi_fail(RSH_EVALUE,
-                         "%.150s: byte %" PRIu64 ": the tensor reaches beyond its storage of %" PRIu64 " bytes",
+                         "%.150s: byte %" PRIu64 ": the tensor extends beyond its storage of %" PRIu64 " bytes",
                          data.file, data.at, data.bytes);
     int64_t stored;
     if (!rshi_mul(d->length, d->untyped ? 1 : bytes, &stored) || (uint64_t)stored != data.bytes)
-        return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": a storage of %" PRId64 " %s has %" PRIu64 " bytes",
+        return rshi_fail(RSH_EVALUE,
+                         "%.150s: byte %" PRIu64 ": the storage should have %" PRId64 " %s, but it has %" PRIu64
+                         " bytes",
                          data.file, data.at, d->length, d->untyped ? "bytes" : "elements", data.bytes);
     d->tensor.at = data.at + (uint64_t)first;
     return RSH_OK;
@@ -137,7 +143,7 @@ static rsh_status place(const rshi_torch_file *s, described *d) {
 rsh_status rshi_saved_tensor_of(const rshi_torch_file *s, const rshi_pickle_value *v, rshi_saved_tensor *out) {
     described d = {0};
     RSH_TRY(read_description(&s->pickle, v, &d));
-    RSH_TRY(place(s, &d));
+    RSH_TRY(locate_elements(s, &d));
     *out = d.tensor;
     return RSH_OK;
 }

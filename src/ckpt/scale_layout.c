@@ -1,4 +1,4 @@
-/* Scale layout: block scales, cut as the weight that they belong to is cut. */
+/* Scale layout: derives the layout of block scales from the layout of their weight. */
 #include "ckpt/impl.h"
 
 #include <inttypes.h>
@@ -14,11 +14,11 @@ static rsh_status check_shapes(const scaling_down *x, int nblocks) {
     bool fits = x->w->ndim == nblocks && x->scales->ndim == nblocks;
     for (int d = 0; d < nblocks && fits; d++) fits = x->scales->shape[d] == rshi_ceil_div(x->w->shape[d], x->block[d]);
     RSH_REQUIRE(fits, RSH_EVALUE,
-                "it must have one scale for each block of \"%.200s\", with one block size for each dim", x->w->name);
+                "expected one scale for each block of \"%.200s\" and one block size for each of its dims", x->w->name);
     return RSH_OK;
 }
 
-/* ---- the description, with blocks for elements ---- */
+/* ---- the layout of the weight, counted in blocks instead of elements ---- */
 
 static void scale_cut(rsh_cut *cut, int64_t block, int64_t *sizes) {
     if (cut->rule == RSH_CUT_CYCLIC || cut->rule == RSH_CUT_UNIT) cut->number = rshi_max(1, cut->number / block);
@@ -57,7 +57,7 @@ static rsh_status make_layout(const scaling_down *x, rsh_layout **out) {
     return st;
 }
 
-/* ---- does every rank have the scales of its blocks? ---- */
+/* ---- checking that every rank has the scales of its blocks ---- */
 
 static rsh_status check_stripe(const scaling_down *x, int d, int64_t rank, const rshi_stripe *weight,
                                const rshi_stripe *scale, bool *same) {
@@ -66,8 +66,8 @@ static rsh_status check_stripe(const scaling_down *x, int d, int64_t rank, const
         int64_t lo = weight->lo + j * weight->stride, hi = lo + (j == weight->count - 1 ? weight->last : weight->len);
         int64_t wrong = lo % block ? lo : hi % block && hi != x->w->shape[d] ? hi : -1;
         RSH_REQUIRE(wrong < 0, RSH_EVALUE,
-                    "weight \"%.200s\" is cut at index %" PRId64 " of dim %d for rank %" PRId64
-                    ", which is inside a block of %" PRId64,
+                    "weight \"%.200s\" is cut at index %" PRId64 " of dim %d (rank %" PRId64
+                    "), inside a block; cuts must be multiples of %" PRId64,
                     x->w->name, wrong, d, rank, block);
         *same &= rshi_stripe_has(scale, lo / block) && rshi_stripe_has(scale, (hi - 1) / block);
     }
@@ -102,7 +102,7 @@ static rsh_status check_ranks(const scaling_down *x, const rsh_layout *scales) {
     bool same = true;
     for (int64_t i = 0; i < rsh_layout_nranks(x->w->layout); i++)
         RSH_TRY(check_rank(x, scales, rsh_layout_rank(x->w->layout, i), &same));
-    RSH_REQUIRE(same, RSH_EUNSUP, "no layout gives every rank the scales of its part of \"%.200s\", which is %.300s",
+    RSH_REQUIRE(same, RSH_EUNSUP, "no layout of the scales matches that of weight \"%.200s\", %.300s",
                 x->w->name, rsh_layout_text(x->w->layout));
     return RSH_OK;
 }
@@ -116,7 +116,8 @@ rsh_status rshi_scale_layout(const rshi_weight *w, int nblocks, const int64_t *b
     if (!w->layout) return RSH_OK;
     const rsh_layout_desc *desc = rsh_layout_describe(w->layout);
     RSH_REQUIRE(!desc->flat.naxes && !desc->is_boxes && !desc->has_order, RSH_EUNSUP,
-                "weight \"%.200s\" is %.300s; scales follow cuts of dims only", w->name, rsh_layout_text(w->layout));
+                "weight \"%.200s\" has the layout %.300s; scales support only layouts that cut dims", w->name,
+                rsh_layout_text(w->layout));
     rsh_status st = make_layout(&x, &l);
     if (!st) st = check_ranks(&x, l);
     if (st)

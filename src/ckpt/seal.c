@@ -1,4 +1,4 @@
-/* Seal: what was read is a checkpoint: boxes tile their tensors, and every part lies inside its file. */
+/* Seal: completes a checkpoint: checks that boxes tile their tensors and that every part is inside its file. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
     boxed b = {tensor, {{0}, {0}}, {file, at}};
     for (int d = 0; d < t->ndim; d++) {
         RSH_REQUIRE(lo[d] >= 0 && size[d] >= 0 && size[d] <= t->shape[d] && lo[d] <= t->shape[d] - size[d], RSH_EVALUE,
-                    "%s: tensor \"%.200s\": a box from %" PRId64 " of size %" PRId64 " in dim %d, which has size "
-                    "%" PRId64,
+                    "%s: tensor \"%.200s\": a box starts at %" PRId64 " with size %" PRId64
+                    " in dim %d, but the dim has size %" PRId64,
                     c->file[file].name, t->name, lo[d], size[d], d, t->shape[d]);
         b.box.lo[d] = lo[d];
         b.box.hi[d] = lo[d] + size[d];
@@ -33,10 +33,10 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
 
 typedef struct ranging {
     rsh_ckpt *c;
-    int64_t tensor, rows[RSH_MAX_NDIM]; /* elements of one index of each dim */
-    int64_t from[RSH_MAX_NDIM], extent[RSH_MAX_NDIM]; /* of the box in which elements are counted */
+    int64_t tensor, rows[RSH_MAX_NDIM]; /* rows: elements per index of each dim */
+    int64_t from[RSH_MAX_NDIM], extent[RSH_MAX_NDIM]; /* start and size of the flattened box */
     int32_t file;
-    uint64_t at; /* of the next element */
+    uint64_t at; /* byte offset of the next element */
     int64_t lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];
 } ranging;
 
@@ -54,7 +54,7 @@ static rsh_status add_run(ranging *r, int d, int64_t lo, int64_t n) {
     return RSH_OK;
 }
 
-/* Elements [first, end) of what the dims from d on hold: a torn first row, whole rows, a torn last row. */
+/* Adds elements [first, end) of the flattened dims from d on: a partial first row, whole rows, a partial last row. */
 static rsh_status add_rows(ranging *r, int d, int64_t first, int64_t end) {
     int64_t row = r->rows[d], a = first / row, b = end / row, from = first % row, to = end % row;
     if (first >= end) return RSH_OK;
@@ -91,11 +91,12 @@ rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo
         r.extent[d] = size[d];
     }
     RSH_REQUIRE(first >= 0 && count >= 0 && count <= all && first <= all - count, RSH_EVALUE,
-                "%s: tensor \"%.200s\": %" PRId64 " elements from element %" PRId64 "; it has %" PRId64,
+                "%s: tensor \"%.200s\": a range of %" PRId64 " elements starts at element %" PRId64
+                ", but there are only %" PRId64,
                 c->file[file].name, t->name, count, first, all);
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP,
-                "%s: tensor \"%.200s\": flat ranges of %s, whose elements are no whole bytes", c->file[file].name,
-                t->name, rsh_dtype_name(t->dtype));
+                "%s: tensor \"%.200s\": flat ranges are not supported for %s, whose elements are smaller than a byte",
+                c->file[file].name, t->name, rsh_dtype_name(t->dtype));
     if (!t->ndim) return count ? rshi_ckpt_add_box(c, tensor, NULL, NULL, file, at) : RSH_OK;
     return count ? add_rows(&r, 0, first, first + count) : RSH_OK;
 }
@@ -125,7 +126,7 @@ static bool is_whole(const rshi_ckpt_tensor *t, const rsh_box *b) {
     return true;
 }
 
-/* Boxes [b, b + n) of one tensor, without copies and empty ones; how many are left. */
+/* Removes copies and empty boxes from the sorted boxes of a tensor; returns the number of boxes left. */
 static int64_t drop_copies(const rshi_ckpt_tensor *t, boxed *b, int64_t n) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -151,14 +152,15 @@ static rsh_status boxes_layout(const rsh_ckpt *c, const rshi_ckpt_tensor *t, con
         char why[RSHI_DETAIL_BYTES - 300];
         strncpy(why, rsh_error_detail(), sizeof why - 1);
         why[sizeof why - 1] = 0;
-        st = rshi_fail(RSH_EVALUE, "%.100s: tensor \"%.150s\" is not complete: %.600s", c->path, t->name, why);
+        st = rshi_fail(RSH_EVALUE, "%.100s: the parts of tensor \"%.150s\" do not make a whole tensor: %.600s", c->path,
+                       t->name, why);
     }
     rshi_free(list);
     rshi_free(rank);
     return st;
 }
 
-static rsh_status settle_tensor(rsh_ckpt *c, rshi_ckpt_tensor *t, boxed *b, int64_t n) {
+static rsh_status set_tensor_boxes(rsh_ckpt *c, rshi_ckpt_tensor *t, boxed *b, int64_t n) {
     n = drop_copies(t, b, n);
     if (n == 1 && is_whole(t, &b->box)) return rshi_ckpt_set_whole(c, t - c->tensor, b->part.file, b->part.at);
     rsh_layout *layout = NULL;
@@ -173,11 +175,11 @@ static rsh_status settle_tensor(rsh_ckpt *c, rshi_ckpt_tensor *t, boxed *b, int6
     return st;
 }
 
-static rsh_status settle_boxes(rsh_ckpt *c) {
+static rsh_status set_all_boxes(rsh_ckpt *c) {
     if (c->nboxes) qsort(c->boxes, (size_t)c->nboxes, sizeof *c->boxes, by_tensor);
     for (int64_t i = 0, n; i < c->nboxes; i += n) {
         for (n = 1; i + n < c->nboxes && c->boxes[i + n].tensor == c->boxes[i].tensor;) n++;
-        RSH_TRY(settle_tensor(c, &c->tensor[c->boxes[i].tensor], &c->boxes[i], n));
+        RSH_TRY(set_tensor_boxes(c, &c->tensor[c->boxes[i].tensor], &c->boxes[i], n));
     }
     rshi_free(c->boxes);
     c->boxes = NULL;
@@ -191,9 +193,11 @@ static rsh_status check_part(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const
     int64_t bits = count * rsh_dtype_bits(t->dtype);
     if (p->file < 0) return RSH_OK;
     const rshi_ckpt_file *f = &c->file[p->file];
-    RSH_REQUIRE(bits % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": a part of it ends inside a byte", f->name, t->name);
+    RSH_REQUIRE(bits % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": a part of it does not have a whole number of bytes",
+                f->name, t->name);
     RSH_REQUIRE(p->at <= f->size && (uint64_t)(bits / 8) <= f->size - p->at, RSH_EVALUE,
-                "%s: tensor \"%.200s\": %" PRId64 " bytes from byte %" PRIu64 " on, but the file ends at byte %" PRIu64,
+                "%s: tensor \"%.200s\" has %" PRId64 " bytes from byte %" PRIu64
+                " on, but the file ends at byte %" PRIu64 "; the file is truncated or damaged",
                 f->name, t->name, bits / 8, p->at, f->size);
     return RSH_OK;
 }
@@ -227,7 +231,7 @@ int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t) {
 }
 
 rsh_status rshi_ckpt_seal(rsh_ckpt *c) {
-    RSH_TRY(settle_boxes(c));
+    RSH_TRY(set_all_boxes(c));
     for (int64_t i = 0; i < c->ntensors; i++) RSH_TRY(check_tensor(c, &c->tensor[i]));
     return rshi_reading_open(c);
 }

@@ -1,9 +1,10 @@
-/* Shares: a tensor's parts in files, divided among the ranks of each node.
+/* Shares: divides the reading of a tensor among the ranks of each node.
  *
- * A part lies dense in its file, so rows of its slowest dim are one run: the part is cut into such chunks, and each
- * chunk goes to the rank of a node that has least to read so far.  A chunk is read as it lies and becomes one or more
- * boxes of the tensor in memory.  Of parts that share some of their elements with others (heads that several ranks
- * hold) each piece is cut on its own.  Every rank computes the same; it costs one step per chunk and rank. */
+ * A part is contiguous in its file, so rows of its slowest dim are one run.  The part is cut into chunks of such rows,
+ * and each chunk is read by the rank of a node that has least to read so far.  A chunk becomes one or more boxes of the
+ * tensor in memory.  If a part shares only some of its elements with other parts (heads that several ranks hold), each
+ * of its pieces is cut separately.  Every rank computes the same result; the cost is proportional to chunks times
+ * ranks. */
 #include "ckpt/shares.h"
 
 #include <string.h>
@@ -16,20 +17,20 @@ typedef struct sharing {
     const rsh_layout *to;
     const rsh_comm *comm;
     int64_t *load, *memory;
-    bool *needed; /* owned; by node: does it need the chunk at hand? */
-    int *best;    /* owned; by node: who has least to read */
+    bool *needed; /* owned; by node: does it need the current chunk? */
+    int *best;    /* owned; by node: the rank with least to read */
     rshi_shares *s;
 } sharing;
 
-/* Something of a part that lies in the file at regular distances, to be cut into chunks. */
+/* A part or piece with constant strides in the file, which is cut into chunks. */
 typedef struct unit {
     const rshi_ckpt_part *part;
-    int64_t base;               /* where it begins in the part; elements */
+    int64_t base;               /* its offset in the part; elements */
     int64_t n[RSH_MAX_NDIM];    /* extents */
     int64_t fs[RSH_MAX_NDIM];   /* strides in the file; elements */
-    const rshi_piece *piece;    /* what it is made of: npieces of them */
+    const rshi_piece *piece;    /* the npieces pieces of it */
     int64_t npieces;
-    bool alone; /* the piece begins at local index 0 of the unit; else where it begins in the part */
+    bool alone; /* its only piece begins at local index 0 of the unit; otherwise pieces keep their places */
 } unit;
 
 /* ---- chunks ---- */
@@ -43,7 +44,7 @@ static rsh_status add_box(sharing *x, const rsh_box *box, int64_t offset, const 
     return RSH_OK;
 }
 
-/* The chunk at hand: indices [lo, hi) of dim `cut` of a unit. */
+/* The current chunk: indices [lo, hi) of dim `cut` of a unit. */
 typedef struct cutting {
     sharing *x;
     const unit *u;
@@ -54,7 +55,7 @@ typedef struct cutting {
     rsh_box box;
 } cutting;
 
-/* Block after block of the piece in dims d and up; `offset` is where they begin in the chunk. */
+/* Adds the boxes of the piece's blocks in dims d and up; `offset` is their position in the chunk. */
 static rsh_status add_blocks(cutting *k, int d, int64_t offset) {
     if (d == k->x->t->ndim) return add_box(k->x, &k->box, offset, k->ms);
     const rshi_stripe *s = &k->p->set[d];
@@ -70,7 +71,7 @@ static rsh_status add_blocks(cutting *k, int d, int64_t offset) {
     return RSH_OK;
 }
 
-/* ---- who reads ---- */
+/* ---- choosing readers ---- */
 
 static rsh_status mark_nodes(void *ctx, const rshi_piece *p) {
     sharing *x = ctx;
@@ -79,7 +80,7 @@ static rsh_status mark_nodes(void *ctx, const rshi_piece *p) {
     return RSH_OK;
 }
 
-/* Which nodes have a rank whose part of the destination meets the boxes of the chunk? */
+/* Finds the nodes with a rank whose destination part overlaps the chunk. */
 static rsh_status find_nodes(sharing *x, const rshi_chunk *c) {
     int nodes = rsh_comm_nnodes(x->comm);
     memset(x->needed, nodes == 1, (size_t)nodes * sizeof *x->needed);
@@ -107,7 +108,7 @@ static rsh_status add_reader(sharing *x, rshi_chunk *c, int rank) {
     return RSH_OK;
 }
 
-/* The rank with least to read, in each node that needs the chunk. */
+/* Chooses the rank with least to read in each node that needs the chunk. */
 static rsh_status choose_readers(sharing *x, rshi_chunk *c) {
     int nodes = rsh_comm_nnodes(x->comm);
     RSH_TRY(find_nodes(x, c));
@@ -147,7 +148,8 @@ static rsh_status add_chunk(cutting *k) {
     return RSH_OK;
 }
 
-/* Dims from the slowest in the file to the fastest; the strides in memory are dense in this order. */
+/* Computes strides of a contiguous buffer in the dim order of the file.  Returns the slowest dim of more than one
+ * index; -1: there is none. */
 static int find_order(const unit *u, int ndim, int64_t *ms) {
     int order[RSH_MAX_NDIM], slowest = -1;
     for (int d = 0; d < ndim; d++) {
@@ -178,7 +180,7 @@ static rsh_status cut_unit(sharing *x, const unit *u) {
 
 /* ---- parts ---- */
 
-/* Pieces [list, list + n) of one part, of which none is held elsewhere before. */
+/* Shares a part, all of whose pieces are read from this rank's copy. */
 static rsh_status share_part(sharing *x, const rshi_piece *list, int64_t n, const rshi_ckpt_part *part) {
     rsh_part shape;
     unit u = {.part = part, .piece = list, .npieces = n};
@@ -233,7 +235,7 @@ static rsh_status share_whole(sharing *x) {
 
 /* ---- views ---- */
 
-/* Indices [lo, hi) of dim `cut` of the tensor, dense in memory. */
+/* Adds a chunk: indices [lo, hi) of dim `cut` of the tensor, contiguous in memory. */
 static rsh_status add_view_chunk(sharing *x, int cut, int64_t lo, int64_t hi) {
     rshi_shares *s = x->s;
     rshi_chunk c = {.bytes = s->size, .box = s->nboxes, .nboxes = 1, .at = -1, .of_view = true};
@@ -253,7 +255,7 @@ static rsh_status add_view_chunk(sharing *x, int cut, int64_t lo, int64_t hi) {
     return RSH_OK;
 }
 
-/* Rows of the first dim that has several go to the ranks of a node. */
+/* Divides the first dim of more than one index among the ranks of a node. */
 static rsh_status share_view(sharing *x) {
     int64_t bytes = x->s->size, ranks = rsh_comm_size(x->comm) / rsh_comm_nnodes(x->comm);
     int cut = 0;
@@ -276,7 +278,7 @@ static rsh_status share_parts(sharing *x) {
     return st;
 }
 
-/* ---- the layout of what is read ---- */
+/* ---- the layout of the chunks on their readers ---- */
 
 static rsh_status make_layout(const rshi_ckpt_tensor *t, rshi_shares *s) {
     rsh_ranked_box *list = rshi_alloc((size_t)s->nboxes, sizeof *list);
@@ -296,8 +298,8 @@ rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout 
     const rshi_ckpt_tensor *t = &c->tensor[tensor];
     rshi_shares s = {.size = rsh_dtype_bits(t->dtype) / 8};
     sharing x = {.c = c, .t = t, .to = to, .comm = comm, .load = load, .memory = memory, .s = &s};
-    RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP, "%s: tensor \"%.200s\": %s is not loaded", c->path,
-                t->name, rsh_dtype_name(t->dtype));
+    RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP,
+                "%s: tensor \"%.200s\": loading dtype %s is not supported", c->path, t->name, rsh_dtype_name(t->dtype));
     x.needed = rshi_alloc((size_t)rsh_comm_nnodes(comm), sizeof *x.needed);
     x.best = rshi_alloc((size_t)rsh_comm_nnodes(comm), sizeof *x.best);
     rsh_status st = x.needed && x.best ? RSH_OK : rshi_nomem();

@@ -1,23 +1,24 @@
-/* Shares: who of a node reads what of a tensor, so that every byte is read once per node. */
+/* Shares: which rank of a node reads which part of a tensor, so that every byte is read once per
+ * node. */
 #ifndef RESHARD_CKPT_SHARES_H
 #define RESHARD_CKPT_SHARES_H
 
 #include "ckpt/read_box.h"
 #include "comm/comm.h"
 
-/* What one rank of each node that needs it reads at once: a region of a part. */
+/* A region of a part that one rank of each node reads, if the node needs it. */
 typedef struct rshi_chunk {
     rshi_file_region region;
     int64_t bytes;    /* in memory */
-    int64_t box;      /* number of its first box, and how many there are */
+    int64_t box;      /* index of its first box */
     int64_t nboxes;
-    int64_t reader;   /* of shares->reader: its first, and how many there are */
+    int64_t reader;   /* index in shares->reader of its first reader */
     int64_t nreaders;
-    int64_t at; /* where it begins in the memory of this rank; -1: this rank does not read it */
-    bool of_view; /* its only box is read as one of a view; there is no region */
+    int64_t at; /* its byte offset in this rank's buffer; -1: this rank does not read it */
+    bool of_view; /* it is the only box of a view; `region` is not used */
 } rshi_chunk;
 
-/* A box of the tensor, and where it lies in its chunk. */
+/* A box of the tensor and its position in its chunk. */
 typedef struct rshi_share_box {
     rsh_box box;
     int64_t offset; /* bytes */
@@ -33,15 +34,16 @@ typedef struct rshi_shares {
     int64_t nboxes, boxes_room;
     int64_t *reader; /* ranks, by chunk */
     int64_t nreaders, readers_room;
-    rsh_layout *layout; /* owned: every box at its readers; NULL: the tensor is empty */
-    int64_t mine;       /* boxes that this rank reads */
-    int64_t bytes;      /* that this rank reads */
+    rsh_layout
+        *layout; /* owned: the boxes and the ranks that read them; NULL: the tensor is empty */
+    int64_t mine;       /* number of boxes that this rank reads */
+    int64_t bytes;      /* number of bytes that this rank reads */
 } rshi_shares;
 
-/* Divides a tensor whose destination is `to`.  `load` has the bytes that each rank of the comm has
- * to read so far, and is added to; `memory` is where this rank's memory goes on, and is added to.
- * The result is the same on every rank, but for what is said to be this rank's.
- * RSH_ENOMEM; RSH_EUNSUP for elements that are no whole bytes. */
+/* Divides the reading of a tensor whose destination is `to`.  Adds to load[r] the bytes that rank r
+ * of the comm reads, and to *memory the bytes of this rank's buffer.  The result is the same on
+ * every rank, except for the fields about this rank.  RSH_ENOMEM; RSH_EUNSUP for elements smaller
+ * than a byte. */
 rsh_status rshi_shares_make(const rsh_ckpt *c, int64_t tensor, const rsh_layout *to,
                             const rsh_comm *comm, int64_t *load, int64_t *memory,
                             rshi_shares *out);

@@ -1,8 +1,7 @@
-/* DCP directory: PyTorch's distributed checkpoints: .metadata says what there is, .distcp files hold it.
+/* DCP directory: reads PyTorch's distributed checkpoints: .metadata lists the tensors, .distcp files hold them.
  *
  * .metadata is a pickle.  For every name it lists sizes and chunks, and for every chunk a file and a span of it; the
- * span is an archive of torch.save with one tensor.  Names without chunks are Python objects, of which we only say that
- * they are there. */
+ * span is an archive of torch.save with one tensor.  Names without chunks are Python objects, which are only listed. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -16,10 +15,10 @@
 
 typedef rshi_pickle_value value;
 
-/* Where one chunk of a tensor, or one object, is stored. */
+/* The file position of one chunk of a tensor, or of one object. */
 typedef struct stored {
     const value *name, *path; /* texts */
-    int ndim;                 /* -1: the index names no offset */
+    int ndim;                 /* -1: the entry has no offset */
     int64_t offset[RSH_MAX_NDIM];
     uint64_t at, bytes;
     int32_t file;
@@ -28,20 +27,20 @@ typedef struct stored {
 typedef struct distcp {
     rsh_ckpt *c;
     const char *directory;
-    int32_t metadata; /* number of its file */
-    bool several;     /* every rank has metadata of its own */
+    int32_t metadata; /* index of the metadata's file */
+    bool several;     /* every rank has its own metadata */
     rshi_pickle pickle;
     stored *stored; /* owned */
     int64_t nstored;
-    uint64_t nchunks;      /* read so far */
-    const value *mcore;    /* Megatron's facts about tensors, a dict; NULL: none */
-    rshi_name_table facts; /* names in it, and where */
+    uint64_t nchunks;      /* number of chunks read so far */
+    const value *mcore;    /* Megatron's dict of facts about tensors; NULL: none */
+    rshi_name_table facts; /* indices in it, by name */
     rshi_ckpt_store store; /* of these names */
-    int fd;                /* of the file read last; -1: none */
+    int fd;                /* of the last file read; -1: none */
     int32_t open;
 } distcp;
 
-/* ---- what the pickle says ---- */
+/* ---- the pickle ---- */
 
 static int compare_text(const value *a, const value *b) {
     int c = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
@@ -61,7 +60,7 @@ static int by_name(const void *a, const void *b) {
     return 0;
 }
 
-/* A text without NUL, which no name of PyTorch's has. */
+/* Is it a non-empty text without NUL? */
 static bool is_name(const value *v) { return v && v->kind == RSHI_PICKLE_TEXT && v->n && !memchr(v->text, 0, v->n); }
 
 static bool is_absent(const value *v) { return !v || v->kind == RSHI_PICKLE_NONE; }
@@ -70,17 +69,18 @@ static bool is_absent_or_empty(const value *v) { return is_absent(v) || (v->kind
 
 static rsh_status read_stored(distcp *r, const value *index, const value *info, stored *out) {
     if (!rshi_pickle_is(index, RSHI_CLASS_INDEX) || !rshi_pickle_is(info, RSHI_CLASS_STORAGE_INFO))
-        return rshi_pickle_fail(&r->pickle, index, "storage_data has other entries than chunks and where they are");
+        return rshi_pickle_fail(&r->pickle, index, "storage_data must map MetadataIndex to _StorageInfo");
     const value *offset = rshi_pickle_field(index, "offset"), *at = rshi_pickle_field(info, "offset"),
                 *bytes = rshi_pickle_field(info, "length");
     *out =
         (stored){.name = rshi_pickle_field(index, "fqn"), .path = rshi_pickle_field(info, "relative_path"), .ndim = -1};
     if (!is_name(out->name) || !is_name(out->path) || !at || at->kind != RSHI_PICKLE_INT || at->number < 0 || !bytes ||
         bytes->kind != RSHI_PICKLE_INT || bytes->number < 0)
-        return rshi_pickle_fail(&r->pickle, info, "storage_data has an entry without name, file, offset or length");
+        return rshi_pickle_fail(&r->pickle, info, "an entry of storage_data lacks its name, file, offset or length");
     if (!is_absent_or_empty(rshi_pickle_field(info, "transform_descriptors")))
         return rshi_fail(RSH_EUNSUP,
-                         "%.150s: byte %u: chunks that were transformed (compressed) on saving are not read",
+                         "%.150s: byte %u: chunks that were saved with a transform (compression) are not supported; "
+                         "save without it",
                          r->pickle.file, info->at);
     out->at = (uint64_t)at->number;
     out->bytes = (uint64_t)bytes->number;
@@ -88,7 +88,7 @@ static rsh_status read_stored(distcp *r, const value *index, const value *info, 
                              : rshi_pickle_sizes(&r->pickle, offset, "the offset of a chunk", &out->ndim, out->offset);
 }
 
-/* Files get their numbers in the order of their names. */
+/* Adds the files in the order of their names. */
 static rsh_status add_files(distcp *r) {
     for (int64_t i = 0; i < r->nstored; i++) {
         stored *s = &r->stored[i];
@@ -114,9 +114,10 @@ static rsh_status check_spans(const distcp *r) {
         if (s->at > f->size || s->bytes > f->size - s->at)
             return rshi_fail(
                 RSH_EVALUE,
-                "%.150s: \"%.*s\": %" PRIu64 " bytes from byte %" PRIu64 " on, but the file ends at byte %" PRIu64,
+                "%.150s: \"%.*s\" has %" PRIu64 " bytes from byte %" PRIu64 " on, but the file ends at byte %" PRIu64
+                "; the file is truncated or damaged",
                 f->name, (int)(s->name->n < 200 ? s->name->n : 200), s->name->text, s->bytes, s->at, f->size);
-        if (i && !by_name(s - 1, s)) return rshi_pickle_fail(&r->pickle, s->name, "storage_data has a chunk twice");
+        if (i && !by_name(s - 1, s)) return rshi_pickle_fail(&r->pickle, s->name, "duplicate chunk in storage_data");
     }
     return RSH_OK;
 }
@@ -140,22 +141,22 @@ static const stored *find_stored(const distcp *r, const value *name, int ndim, c
     return r->nstored ? bsearch(&key, r->stored, (size_t)r->nstored, sizeof key, by_name) : NULL;
 }
 
-/* TensorProperties: (dtype, layout, requires_grad, memory_format, pin_memory), or the same by names. */
+/* Reads TensorProperties: (dtype, layout, requires_grad, memory_format, pin_memory), or the same as named fields. */
 static rsh_status read_properties(const distcp *r, const value *v, rsh_dtype *dtype) {
     const value *state = rshi_pickle_is(v, RSHI_CLASS_PROPERTIES) && v->n == 1 ? v->item[0] : NULL;
     bool tuple = state && state->kind == RSHI_PICKLE_TUPLE && state->n >= 2;
     const value *type = tuple ? state->item[0] : state ? rshi_pickle_field(v, "dtype") : NULL;
     const value *layout = tuple ? state->item[1] : state ? rshi_pickle_field(v, "layout") : NULL;
     if (!type || type->kind != RSHI_PICKLE_CLASS || type->class != RSHI_CLASS_DTYPE)
-        return rshi_pickle_fail(&r->pickle, v, "a tensor without a dtype");
+        return rshi_pickle_fail(&r->pickle, v, "the dtype of a tensor is missing");
     *dtype = (rsh_dtype)type->number;
     if (is_absent(layout)) return RSH_OK;
     bool strided = rshi_pickle_is(layout, RSHI_CLASS_GET_LAYOUT) && layout->n == 1 &&
                    layout->item[0]->kind == RSHI_PICKLE_TEXT && layout->item[0]->n == 13 &&
                    !memcmp(layout->item[0]->text, "torch.strided", 13);
     if (!strided)
-        return rshi_fail(RSH_EUNSUP, "%.150s: byte %u: a tensor whose layout is not torch.strided", r->pickle.file,
-                         layout->at);
+        return rshi_fail(RSH_EUNSUP, "%.150s: byte %u: only tensors with layout torch.strided are supported",
+                         r->pickle.file, layout->at);
     return RSH_OK;
 }
 
@@ -170,7 +171,7 @@ static rsh_status open_file(distcp *r, int32_t file) {
     return RSH_OK;
 }
 
-static rsh_status refuse(const distcp *r, const stored *s, rsh_status status, const char *sentence) {
+static rsh_status refuse_chunk(const distcp *r, const stored *s, rsh_status status, const char *sentence) {
     return rshi_fail(status, "%.150s: byte %" PRIu64 ": tensor \"%.*s\": %s", r->c->file[s->file].name, s->at,
                      (int)(s->name->n < 200 ? s->name->n : 200), s->name->text, sentence);
 }
@@ -181,27 +182,28 @@ static bool is_empty(int ndim, const int64_t *size) {
     return false;
 }
 
-/* A tensor as the metadata describes it.  Megatron's optimizer states are flat: of a tensor that is cut into a grid of
- * `pieces` equal boxes each box is flattened, and the last dim counts its elements. */
+/* The shape of a tensor in the metadata.  Megatron stores optimizer states flat: the tensor is cut into a grid of equal
+ * boxes, the first dims are the indices in the grid, and the last dim counts the elements of a flattened box. */
 typedef struct shaped {
-    int ndim; /* as stored, like sizes and offsets of chunks */
+    int ndim; /* of the stored shape, and of sizes and offsets of chunks */
     int64_t shape[RSH_MAX_NDIM];
     bool flat;
-    int whole_ndim; /* of the tensor that was flattened */
+    int whole_ndim; /* of the tensor before flattening */
     int64_t whole[RSH_MAX_NDIM];
 } shaped;
 
-/* Chunk [offset, offset + size) of a flattened tensor lies in one box of its grid. */
+/* Adds chunk [offset, offset + size) of a flattened tensor, which must be inside one box of its grid. */
 static rsh_status add_flat(distcp *r, int64_t tensor, const shaped *x, const int64_t *offset, const int64_t *size,
                            const stored *s, const rshi_saved_tensor *t) {
     int64_t lo[RSH_MAX_NDIM], extent[RSH_MAX_NDIM];
     int last = x->whole_ndim;
     for (int d = 0; d < last; d++) {
-        if (size[d] != 1) return refuse(r, s, RSH_EUNSUP, "a chunk of several flattened boxes");
+        if (size[d] != 1) return refuse_chunk(r, s, RSH_EUNSUP, "a chunk must not span several flattened boxes");
         extent[d] = x->whole[d] / x->shape[d];
         lo[d] = offset[d] * extent[d];
     }
-    if (size[last] > 1 && t->strides[last] != 1) return refuse(r, s, RSH_EUNSUP, "a flattened chunk that is not dense");
+    if (size[last] > 1 && t->strides[last] != 1)
+        return refuse_chunk(r, s, RSH_EUNSUP, "a flattened chunk must be contiguous");
     return rshi_ckpt_add_range_in(r->c, tensor, lo, extent, offset[last], size[last], s->file, t->at);
 }
 
@@ -211,12 +213,13 @@ static rsh_status read_chunk(distcp *r, int64_t tensor, const value *name, const
     const stored *s = find_stored(r, name, x->ndim, offset);
     if (!s && only) s = find_stored(r, name, -1, NULL);
     if (is_empty(x->ndim, size)) return RSH_OK;
-    if (!s) return rshi_pickle_fail(&r->pickle, name, "a chunk of this tensor is not in storage_data");
+    if (!s) return rshi_pickle_fail(&r->pickle, name, "storage_data lacks a chunk of this tensor");
     RSH_TRY(open_file(r, s->file));
     RSH_TRY(rshi_saved_tensor_read(&(rshi_file_span){r->fd, r->c->file[s->file].name, s->at, s->bytes}, &t));
-    if (t.dtype != r->c->tensor[tensor].dtype) return refuse(r, s, RSH_EVALUE, "another dtype than the metadata says");
+    if (t.dtype != r->c->tensor[tensor].dtype)
+        return refuse_chunk(r, s, RSH_EVALUE, "its dtype differs from the metadata");
     if (t.ndim != x->ndim || (x->ndim && memcmp(t.shape, size, (size_t)x->ndim * sizeof *size)))
-        return refuse(r, s, RSH_EVALUE, "another shape than the metadata says");
+        return refuse_chunk(r, s, RSH_EVALUE, "its shape differs from the metadata");
     return x->flat ? add_flat(r, tensor, x, offset, size, s, &t)
                    : rshi_ckpt_add_saved(r->c, tensor, offset, &t, s->file);
 }
@@ -235,7 +238,7 @@ static rsh_status read_facts(distcp *r, const value *facts) {
     return RSH_OK;
 }
 
-/* The shape that a flattened tensor had before; NULL: it is not flattened. */
+/* The shape of a tensor before flattening; NULL: it is not flattened. */
 static const value *find_fact(const distcp *r, const char *name) {
     int64_t at = rshi_name_table_find(&r->facts, name);
     const value *facts = at < 0 ? NULL : r->mcore->item[at];
@@ -261,13 +264,13 @@ static rsh_status read_shape(distcp *r, const value *name, const value *v, shape
         fits = out->shape[d] && out->whole[d] % out->shape[d] == 0 &&
                rshi_mul(elements, out->whole[d] / out->shape[d], &elements);
     if (!fits || out->shape[out->ndim - 1] != elements)
-        return rshi_pickle_fail(&r->pickle, v, "a flattened tensor whose shape is not that of a grid of boxes");
+        return rshi_pickle_fail(&r->pickle, v, "the shape of a flattened tensor does not match its original shape");
     return RSH_OK;
 }
 
 /* ---- names ---- */
 
-/* The tensor, which the metadata of another rank may have named already. */
+/* Finds the tensor, if the metadata of another rank has already added it, or adds it. */
 static rsh_status whole_tensor(distcp *r, const value *name, rsh_dtype dtype, const shaped *x, int64_t *tensor) {
     *tensor = r->several ? rshi_ckpt_find(r->c, name->text, name->n) : -1;
     if (*tensor < 0)
@@ -276,7 +279,7 @@ static rsh_status whole_tensor(distcp *r, const value *name, rsh_dtype dtype, co
     const rshi_ckpt_tensor *t = &r->c->tensor[*tensor];
     if (t->dtype != dtype || t->ndim != x->whole_ndim ||
         (t->ndim && memcmp(t->shape, x->whole, (size_t)t->ndim * sizeof *t->shape)))
-        return rshi_pickle_fail(&r->pickle, name, "another rank's metadata has it with another dtype or shape");
+        return rshi_pickle_fail(&r->pickle, name, "ranks state different dtypes or shapes of this tensor");
     return RSH_OK;
 }
 
@@ -289,19 +292,20 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     RSH_TRY(read_properties(r, rshi_pickle_field(v, "properties"), &dtype));
     RSH_TRY(read_shape(r, name, v, &x));
     RSH_TRY(whole_tensor(r, name, dtype, &x, &tensor));
-    if (!chunks || chunks->kind != RSHI_PICKLE_LIST) return rshi_pickle_fail(&r->pickle, v, "a tensor without chunks");
-    r->nchunks += chunks->n; /* a list that many tensors share would cost its length for each of them */
+    if (!chunks || chunks->kind != RSHI_PICKLE_LIST)
+        return rshi_pickle_fail(&r->pickle, v, "the chunks of a tensor are missing");
+    r->nchunks += chunks->n; /* a list shared by many tensors would be read for each of them */
     if (r->nchunks > r->pickle.length)
-        return rshi_pickle_fail(&r->pickle, v, "the tensors have more chunks than the metadata has bytes");
+        return rshi_pickle_fail(&r->pickle, v, "damaged metadata: it has more chunks than bytes");
     for (uint32_t i = 0; i < chunks->n; i++) {
         const value *chunk = chunks->item[i];
         if (!rshi_pickle_is(chunk, RSHI_CLASS_CHUNK_STORAGE))
-            return rshi_pickle_fail(&r->pickle, chunk, "a chunk that is none");
+            return rshi_pickle_fail(&r->pickle, chunk, "expected ChunkStorageMetadata in the list of chunks");
         RSH_TRY(
             rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "offsets"), "the offset of a chunk", &n[0], box[0]));
         RSH_TRY(rshi_pickle_sizes(&r->pickle, rshi_pickle_field(chunk, "sizes"), "the size of a chunk", &n[1], box[1]));
         if (n[0] != x.ndim || n[1] != x.ndim)
-            return rshi_pickle_fail(&r->pickle, chunk, "a chunk has another number of dims than its tensor");
+            return rshi_pickle_fail(&r->pickle, chunk, "a chunk and its tensor have different numbers of dims");
         RSH_TRY(read_chunk(r, tensor, name, &x, box[0], box[1], chunks->n == 1));
     }
     return RSH_OK;
@@ -324,13 +328,14 @@ static rsh_status read_names(distcp *r, const value *names) {
         return rshi_pickle_fail(&r->pickle, names, "the metadata has no state_dict_metadata");
     for (uint32_t i = 0; i + 1 < names->n; i += 2) {
         const value *name = names->item[i], *v = names->item[i + 1];
-        if (!is_name(name)) return rshi_pickle_fail(&r->pickle, name, "a name that is no text");
+        if (!is_name(name)) return rshi_pickle_fail(&r->pickle, name, "expected the name of a tensor as a text");
         if (rshi_pickle_is(v, RSHI_CLASS_TENSOR_STORAGE)) {
             RSH_TRY(read_tensor(r, name, v));
         } else if (rshi_pickle_is(v, RSHI_CLASS_BYTES_STORAGE)) {
             RSH_TRY(read_object(r, name));
         } else {
-            return rshi_pickle_fail(&r->pickle, v, "state_dict_metadata has something else than tensors and objects");
+            return rshi_pickle_fail(
+                &r->pickle, v, "entries of state_dict_metadata must be TensorStorageMetadata or BytesStorageMetadata");
         }
     }
     return RSH_OK;
@@ -342,8 +347,9 @@ static rsh_status read_metadata(distcp *r, const char *name, unsigned char **byt
     RSH_TRY(rshi_ckpt_inside(r->directory, name));
     RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, name, &r->metadata));
     const rshi_ckpt_file *f = &r->c->file[r->metadata];
-    RSH_REQUIRE(f->size <= RSHI_PICKLE_MOST, RSH_EVALUE, "%.150s: %" PRIu64 " bytes; at most %zu are read", f->path,
-                f->size, RSHI_PICKLE_MOST);
+    RSH_REQUIRE(f->size <= RSHI_PICKLE_MOST, RSH_EVALUE,
+                "%.150s: the metadata has %" PRIu64 " bytes; at most %zu are supported", f->path, f->size,
+                RSHI_PICKLE_MOST);
     *bytes = rshi_alloc(f->size, 1);
     if (!*bytes) return rshi_nomem();
     RSH_TRY(open_file(r, r->metadata));
@@ -352,13 +358,14 @@ static rsh_status read_metadata(distcp *r, const char *name, unsigned char **byt
     return rshi_pickle_read(*bytes, f->size, r->c->file[r->metadata].name, 0, &r->pickle);
 }
 
-static rsh_status read_one(const char *directory, const char *name, bool several, rsh_ckpt *c) {
+static rsh_status read_distcp(const char *directory, const char *name, bool several, rsh_ckpt *c) {
     distcp r = {.c = c, .directory = directory, .several = several, .fd = -1};
     unsigned char *bytes = NULL;
     rsh_status st;
     RSH_GOTO(read_metadata(&r, name, &bytes));
     if (!rshi_pickle_is(r.pickle.root, RSHI_CLASS_METADATA))
-        RSH_GOTO(rshi_pickle_fail(&r.pickle, r.pickle.root, "the pickle is not the metadata of a checkpoint"));
+        RSH_GOTO(rshi_pickle_fail(&r.pickle, r.pickle.root,
+                                  "expected the metadata of a DCP checkpoint, got another pickle"));
     RSH_GOTO(read_storage_data(&r, rshi_pickle_field(r.pickle.root, "storage_data")));
     RSH_GOTO(read_facts(&r, rshi_pickle_field(r.pickle.root, "mcore_data")));
     RSH_GOTO(read_names(&r, rshi_pickle_field(r.pickle.root, "state_dict_metadata")));
@@ -372,7 +379,7 @@ out:
     return st;
 }
 
-/* "__3.metadata", of one rank. */
+/* Is it the metadata of one rank, such as "__3.metadata"? */
 static bool is_rank_metadata(const char *name) {
     return !strncmp(name, "__", 2) && strspn(name + 2, "0123456789") > 0 &&
            !strcmp(name + 2 + strspn(name + 2, "0123456789"), ".metadata");
@@ -382,13 +389,13 @@ static bool has_metadata(const rshi_ckpt_place *place) {
     return place->is_directory && rshi_ckpt_place_has(place, ".metadata", ".metadata");
 }
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool detect_distcp(const rshi_ckpt_place *place) {
     bool found = has_metadata(place);
     for (int64_t i = 0; i < place->nnames && !found; i++) found = is_rank_metadata(place->name[i]);
     return found;
 }
 
-/* Megatron keeps what is the same on all ranks in a file beside: it is listed, and copied along as it is. */
+/* Megatron keeps objects that are equal on all ranks in common.pt: they are listed, and the file is copied. */
 static rsh_status list_common(const rshi_ckpt_place *place, rsh_ckpt *c) {
     rshi_torch_gathering g = {.c = c};
     int32_t file;
@@ -402,13 +409,13 @@ static rsh_status list_common(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_distcp_directory(const rshi_ckpt_place *place, rsh_ckpt *c) {
     bool one = has_metadata(place);
-    if (one) RSH_TRY(read_one(place->path, ".metadata", false, c));
+    if (one) RSH_TRY(read_distcp(place->path, ".metadata", false, c));
     for (int64_t i = 0; i < place->nnames && !one; i++)
-        if (is_rank_metadata(place->name[i])) RSH_TRY(read_one(place->path, place->name[i], true, c));
+        if (is_rank_metadata(place->name[i])) RSH_TRY(read_distcp(place->path, place->name[i], true, c));
     RSH_TRY(list_common(place, c));
     return rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_distcp = {"DCP directory", detect_distcp, read_distcp_directory, false};

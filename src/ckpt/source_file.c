@@ -1,11 +1,11 @@
-/* File: one safetensors file, whose tensors are whole; and adding such a file to a checkpoint of several. */
+/* File: reads one safetensors file, and adds such a file to a checkpoint of several. */
 #include "ckpt/ckpt.h"
 
 #include <string.h>
 
 #include <reshard/shard.h>
 
-/* Metadata that describes cuts and digests is read, not passed on. */
+/* Adds metadata, except for keys that describe layouts and digests. */
 static rsh_status add_metadata(rsh_ckpt *c, const rshi_header *h) {
     for (int64_t i = 0; i < h->nmeta; i++) {
         if (!strncmp(h->meta[i].key, "reshard.", 8)) continue;
@@ -25,7 +25,7 @@ rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const c
     return RSH_OK;
 }
 
-/* "d2:..." is ours; "d" and another number is of a version that we do not know, and is kept but never checked. */
+/* Is it a digest?  "d2:..." is checked; "d" and another number belongs to an unknown version and is not checked. */
 static bool is_digest(const char *text) {
     rsh_digest d;
     const char *p = text + 1;
@@ -35,14 +35,14 @@ static bool is_digest(const char *text) {
     return p > text + 1 && *p == ':';
 }
 
-/* "reshard.digest/<name>" of the header, kept in the checkpoint's store; NULL if there is none. */
+/* Copies "reshard.digest/<name>" of the header to the checkpoint's store; NULL if there is none. */
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name, const char **out) {
     const char *found;
     *out = NULL;
     RSH_TRY(rshi_header_meta_of(h, "reshard.digest/", name, &found));
     if (!found) return RSH_OK;
     RSH_REQUIRE(is_digest(found), RSH_EVALUE,
-                "%.150s: tensor \"%.200s\": its digest must be \"d2:\" and 32 hexadecimal digits, got \"%.60s\"",
+                "%.150s: tensor \"%.200s\": the stated digest must be \"d2:\" and 32 hexadecimal digits, got \"%.60s\"",
                 c->file[c->nfiles - 1].path, name, found);
     *out = rshi_store_text(&c->store, found, strlen(found));
     return *out ? RSH_OK : rshi_nomem();
@@ -71,11 +71,11 @@ rsh_status rshi_ckpt_add_safetensors(rsh_ckpt *c, const char *directory, const c
     return st;
 }
 
-static bool detect(const rshi_ckpt_place *place) { return !place->is_directory; }
+static bool detect_file(const rshi_ckpt_place *place) { return !place->is_directory; }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_safetensors_file(const rshi_ckpt_place *place, rsh_ckpt *c) {
     int32_t file;
     return rshi_ckpt_add_safetensors(c, NULL, place->path, &file);
 }
 
-const rshi_ckpt_kind rshi_kind_file = {"safetensors file", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_file = {"safetensors file", detect_file, read_safetensors_file, false};

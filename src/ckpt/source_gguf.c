@@ -1,7 +1,7 @@
-/* GGUF: the tensors of a .gguf file, or of all files NAME-00001-of-00003.gguf of one model.
+/* GGUF: reads the tensors of a .gguf file, or of all files NAME-00001-of-00003.gguf of one model.
  *
- * Types whose elements stand alone are tensors like any other.  A quantised tensor is one of bytes with a packing: its
- * last size counts the bytes of a row. */
+ * Unquantised types are dtypes.  A quantised tensor has dtype u8 and a packing: its last size counts the bytes of a
+ * row. */
 #include "ckpt/gguf.h"
 
 #include <fcntl.h>
@@ -11,48 +11,49 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_TEXT 65536 /* bytes of a name or key; longer ones are damage */
+#define MOST_TEXT 65536 /* limit of the bytes of a name or key; longer ones mean that the file is damaged */
 
 /* A tensor of the file. */
 typedef struct listed {
     const char *name; /* in the checkpoint's store */
     const rshi_packing *type;
     int ndim;
-    int64_t size[4]; /* of rows of quantised elements: bytes */
-    uint64_t offset; /* in the data */
-    uint64_t entry;  /* where the file names it */
+    int64_t size[4]; /* the last size of a quantised tensor is in bytes */
+    uint64_t offset; /* from the begin of the data */
+    uint64_t entry;  /* byte offset of its entry in the header */
 } listed;
 
 typedef struct scanning {
     rsh_ckpt *c;
     FILE *file;
     const char *path;
-    char *text;     /* MOST_TEXT bytes */
-    int32_t number; /* of the file */
-    uint64_t align; /* of the data: bytes */
+    char *text;     /* the last name or key; MOST_TEXT bytes */
+    int32_t number; /* index of the file */
+    uint64_t align; /* alignment of the data in bytes */
     listed *list;   /* owned */
     int64_t n, room;
 } scanning;
 
-static rsh_status take(scanning *s, void *to, size_t n) {
+static rsh_status read_header_bytes(scanning *s, void *to, size_t n) {
     if (fread(to, 1, n, s->file) == n) return RSH_OK;
-    return rshi_fail(RSH_EVALUE, "%s: byte %ld: the file ends inside its header", s->path, ftell(s->file));
+    return rshi_fail(RSH_EVALUE, "%s: byte %ld: unexpected end of file in the header; the file is truncated", s->path,
+                     ftell(s->file));
 }
 
-static rsh_status take_number(scanning *s, int bytes, uint64_t *out) {
+static rsh_status read_integer(scanning *s, int bytes, uint64_t *out) {
     unsigned char b[8];
-    RSH_TRY(take(s, b, (size_t)bytes));
+    RSH_TRY(read_header_bytes(s, b, (size_t)bytes));
     *out = 0;
     for (int i = bytes - 1; i >= 0; i--) *out = *out << 8 | b[i];
     return RSH_OK;
 }
 
-/* Bytes that are not wanted; by reading, so that the end of the file is noticed. */
-static rsh_status skip(scanning *s, uint64_t n) {
+/* Skips bytes by reading them, so that the end of the file is noticed. */
+static rsh_status skip_bytes(scanning *s, uint64_t n) {
     char waste[4096];
     for (size_t k; n; n -= k) {
         k = n < sizeof waste ? (size_t)n : sizeof waste;
-        RSH_TRY(take(s, waste, k));
+        RSH_TRY(read_header_bytes(s, waste, k));
     }
     return RSH_OK;
 }
@@ -60,15 +61,15 @@ static rsh_status skip(scanning *s, uint64_t n) {
 static rsh_status skip_value(scanning *s, uint64_t type, int depth) {
     static const int bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     uint64_t n, element;
-    RSH_REQUIRE(type < 13 && depth < 4, RSH_EVALUE, "%s: byte %ld: %" PRIu64 " is no type of a value", s->path,
-                ftell(s->file), type);
-    if (bytes[type]) return skip(s, (uint64_t)bytes[type]);
+    RSH_REQUIRE(type < 13 && depth < 4, RSH_EVALUE, "%s: byte %ld: unknown value type %" PRIu64 "; the file is damaged",
+                s->path, ftell(s->file), type);
+    if (bytes[type]) return skip_bytes(s, (uint64_t)bytes[type]);
     if (type == 8) {
-        RSH_TRY(take_number(s, 8, &n));
-        return skip(s, n);
+        RSH_TRY(read_integer(s, 8, &n));
+        return skip_bytes(s, n);
     }
-    RSH_TRY(take_number(s, 4, &element));
-    RSH_TRY(take_number(s, 8, &n));
+    RSH_TRY(read_integer(s, 4, &element));
+    RSH_TRY(read_integer(s, 8, &n));
     for (; n; n--) RSH_TRY(skip_value(s, element, depth + 1));
     return RSH_OK;
 }
@@ -77,12 +78,13 @@ static rsh_status skip_value(scanning *s, uint64_t type, int depth) {
 
 static rsh_status read_text(scanning *s, const char *what) {
     uint64_t n;
-    RSH_TRY(take_number(s, 8, &n));
-    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a %s must have less than %d bytes, got %" PRIu64, s->path,
+    RSH_TRY(read_integer(s, 8, &n));
+    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a %s must have fewer than %d bytes, got %" PRIu64, s->path,
                 ftell(s->file), what, MOST_TEXT, n);
-    RSH_TRY(take(s, s->text, (size_t)n));
+    RSH_TRY(read_header_bytes(s, s->text, (size_t)n));
     s->text[n] = 0;
-    RSH_REQUIRE(strlen(s->text) == n, RSH_EVALUE, "%s: byte %ld: a %s has a NUL byte", s->path, ftell(s->file), what);
+    RSH_REQUIRE(strlen(s->text) == n, RSH_EVALUE, "%s: byte %ld: a %s must not contain NUL bytes", s->path,
+                ftell(s->file), what);
     return RSH_OK;
 }
 
@@ -90,10 +92,10 @@ static bool is_split_key(const char *key) {
     return !strcmp(key, "split.no") || !strcmp(key, "split.count") || !strcmp(key, "split.tensors.count");
 }
 
-/* The number behind a key: u32 and i32 as they are stored, others are skipped. */
+/* Reads the value of a key if it is u32 or i32; skips a value of another type and returns 0. */
 static rsh_status read_value(scanning *s, uint64_t type, uint64_t *out) {
     *out = 0;
-    return type == 4 || type == 5 ? take_number(s, 4, out) : skip_value(s, type, 0);
+    return type == 4 || type == 5 ? read_integer(s, 4, out) : skip_value(s, type, 0);
 }
 
 static rsh_status keep_pair(scanning *s, const char *key, uint64_t at) {
@@ -111,12 +113,12 @@ static rsh_status read_pair(scanning *s) {
     uint64_t at = (uint64_t)ftell(s->file), type, value;
     RSH_TRY(read_text(s, "key"));
     bool alignment = !strcmp(s->text, "general.alignment");
-    RSH_TRY(take_number(s, 4, &type));
+    RSH_TRY(read_integer(s, 4, &type));
     RSH_TRY(read_value(s, type, &value));
     if (!s->number && !strcmp(s->text, "split.tensors.count")) g->tensors = value;
     if (alignment && type == 4) {
         RSH_REQUIRE(value && value <= 1 << 20 && !(value & (value - 1)), RSH_EVALUE,
-                    "%s: byte %ld: the alignment must be a power of two up to 2^20, got %" PRIu64, s->path,
+                    "%s: byte %ld: general.alignment must be a power of 2 up to 1048576, got %" PRIu64, s->path,
                     ftell(s->file), value);
         s->align = value;
     }
@@ -127,20 +129,20 @@ static rsh_status read_pair(scanning *s) {
 
 /* ---- tensors ---- */
 
-static rsh_status refuse(const scanning *s, const char *name, const char *why) {
+static rsh_status refuse_tensor(const scanning *s, const char *name, const char *why) {
     return rshi_fail(RSH_EVALUE, "%.300s: byte %ld: tensor \"%.200s\": %s", s->path, ftell(s->file), name, why);
 }
 
-/* Sizes come from the fastest dim on; rows of quantised elements are whole blocks. */
+/* Reads the sizes, which the file lists from the fastest dim to the slowest. */
 static rsh_status read_sizes(scanning *s, uint64_t ndim, uint64_t *size) {
     for (uint64_t d = ndim; d-- > 0;) {
-        RSH_TRY(take_number(s, 8, &size[d]));
-        if (size[d] > INT64_MAX) return refuse(s, s->text, "its size does not fit in 63 bits");
+        RSH_TRY(read_integer(s, 8, &size[d]));
+        if (size[d] > INT64_MAX) return refuse_tensor(s, s->text, "a size exceeds 2^63 - 1");
     }
     return RSH_OK;
 }
 
-/* Without the size of its blocks nobody knows where it ends. */
+/* Lists a tensor of unknown type as a non-tensor entry, because its size in bytes is unknown. */
 static rsh_status list_unknown(scanning *s, uint64_t type, uint64_t ndim, const uint64_t *size, uint64_t offset) {
     rshi_text what = {0};
     rshi_text_add(&what, "unknown GGUF type %" PRIu64 "[", type);
@@ -159,8 +161,10 @@ static rsh_status list_tensor(scanning *s, const rshi_packing *type, uint64_t nd
     for (uint64_t d = 0; d < ndim; d++) t->size[d] = (int64_t)size[d];
     if (type->elements > 1) {
         int64_t *row = &t->size[ndim ? ndim - 1 : 0];
-        if (!ndim || *row % type->elements) return refuse(s, s->text, "its rows are not whole blocks");
-        if (!rshi_mul(*row / type->elements, type->bytes, row)) return refuse(s, s->text, "its rows are too long");
+        if (!ndim || *row % type->elements)
+            return refuse_tensor(s, s->text, "the elements of a row are not a multiple of the block size of its type");
+        if (!rshi_mul(*row / type->elements, type->bytes, row))
+            return refuse_tensor(s, s->text, "the bytes of a row exceed 2^63 - 1");
     }
     t->name = rshi_store_text(&s->c->store, s->text, strlen(s->text));
     s->n++;
@@ -170,16 +174,16 @@ static rsh_status list_tensor(scanning *s, const rshi_packing *type, uint64_t nd
 static rsh_status read_tensor(scanning *s) {
     uint64_t ndim, type, offset, size[4] = {0};
     RSH_TRY(read_text(s, "name"));
-    RSH_TRY(take_number(s, 4, &ndim));
-    if (ndim > 4) return refuse(s, s->text, "it has more than 4 dims");
+    RSH_TRY(read_integer(s, 4, &ndim));
+    if (ndim > 4) return refuse_tensor(s, s->text, "GGUF allows at most 4 dims, found more");
     RSH_TRY(read_sizes(s, ndim, size));
-    RSH_TRY(take_number(s, 4, &type));
-    RSH_TRY(take_number(s, 8, &offset));
+    RSH_TRY(read_integer(s, 4, &type));
+    RSH_TRY(read_integer(s, 8, &offset));
     const rshi_packing *known = rshi_gguf_type(type);
     return known ? list_tensor(s, known, ndim, size, offset) : list_unknown(s, type, ndim, size, offset);
 }
 
-/* Behind the list, aligned, comes the data. */
+/* Adds the tensors; the data follows the header, aligned. */
 static rsh_status add_tensors(scanning *s) {
     uint64_t data = ((uint64_t)ftell(s->file) + s->align - 1) / s->align * s->align;
     for (int64_t i = 0; i < s->n; i++) {
@@ -187,7 +191,7 @@ static rsh_status add_tensors(scanning *s) {
         rsh_dtype dtype = RSH_U8;
         int64_t tensor;
         bool plain = rshi_gguf_dtype(t->type, &dtype);
-        RSH_REQUIRE(t->offset <= UINT64_MAX - data, RSH_EVALUE, "%s: tensor \"%.200s\" begins outside the file",
+        RSH_REQUIRE(t->offset <= UINT64_MAX - data, RSH_EVALUE, "%s: tensor \"%.200s\": its offset is outside the file",
                     s->path, t->name);
         RSH_TRY(rshi_ckpt_add_tensor(s->c, t->name, strlen(t->name), dtype, t->ndim, t->size, s->number, t->entry,
                                      &tensor));
@@ -199,14 +203,14 @@ static rsh_status add_tensors(scanning *s) {
 
 /* ---- files ---- */
 
-static rsh_status scan(scanning *s) {
+static rsh_status scan_header(scanning *s) {
     uint64_t version, ntensors, npairs;
-    RSH_TRY(skip(s, 4));
-    RSH_TRY(take_number(s, 4, &version));
-    RSH_REQUIRE(version == 2 || version == 3, RSH_EUNSUP, "%s: byte 4: version %" PRIu64 " of GGUF; 2 and 3 are known",
-                s->path, version);
-    RSH_TRY(take_number(s, 8, &ntensors));
-    RSH_TRY(take_number(s, 8, &npairs));
+    RSH_TRY(skip_bytes(s, 4));
+    RSH_TRY(read_integer(s, 4, &version));
+    RSH_REQUIRE(version == 2 || version == 3, RSH_EUNSUP,
+                "%s: byte 4: GGUF version %" PRIu64 " is not supported; expected 2 or 3", s->path, version);
+    RSH_TRY(read_integer(s, 8, &ntensors));
+    RSH_TRY(read_integer(s, 8, &npairs));
     for (; npairs; npairs--) RSH_TRY(read_pair(s));
     for (; ntensors; ntensors--) RSH_TRY(read_tensor(s));
     if (!s->number) s->c->gguf->version = (uint32_t)version;
@@ -231,7 +235,7 @@ static rsh_status read_file(const char *directory, const char *name, rsh_ckpt *c
     s.file = fopen(s.path, "rbe");
     if (!s.file) return rshi_io_fail(s.path);
     s.text = rshi_alloc(MOST_TEXT, 1);
-    rsh_status st = s.text ? scan(&s) : rshi_nomem();
+    rsh_status st = s.text ? scan_header(&s) : rshi_nomem();
     rshi_free(s.text);
     rshi_free(s.list);
     fclose(s.file);
@@ -266,12 +270,12 @@ static rsh_status read_model(const char *directory, const char *name, rsh_ckpt *
     uint64_t found = (uint64_t)(c->ntensors + c->nothers);
     RSH_REQUIRE(!c->gguf->tensors || c->gguf->tensors == found, RSH_EVALUE,
                 "%s: split.tensors.count must be the number of tensors in all %" PRId64 " files, %" PRIu64
-                ", got %" PRIu64 "; are the files of one model?",
+                ", got %" PRIu64 "; check that all files belong to the same model",
                 name, count, found, c->gguf->tensors);
     return RSH_OK;
 }
 
-/* The file of a directory that has one model; NULL with an error if it has several. */
+/* Returns a file of the only model of a directory; NULL, and an error is recorded: there are several models. */
 static const char *find_model(const rshi_ckpt_place *place) {
     const char *first = NULL;
     size_t stem = 0;
@@ -283,20 +287,21 @@ static const char *find_model(const rshi_ckpt_place *place) {
             first = name;
             stem = rshi_gguf_stem(name, &count);
         } else if (rshi_gguf_stem(name, &other) != stem || strncmp(name, first, stem) || other != count || !count) {
-            rshi_fail(RSH_EVALUE,
-                      "%s: it holds more than one GGUF model (\"%.200s\" and \"%.200s\"); name one of the files",
-                      place->path, first, name);
+            rshi_fail(
+                RSH_EVALUE,
+                "%s: the directory has more than one GGUF model (\"%.200s\" and \"%.200s\"); give one of the files",
+                place->path, first, name);
             return NULL;
         }
     }
     return first;
 }
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool detect_gguf(const rshi_ckpt_place *place) {
     return place->is_directory ? rshi_ckpt_place_has(place, "", ".gguf") : is_gguf(place->path);
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_gguf(const rshi_ckpt_place *place, rsh_ckpt *c) {
     const char *slash = strrchr(place->path, '/'), *base = slash ? slash + 1 : place->path;
     const char *name = place->is_directory ? find_model(place) : base;
     int64_t count;
@@ -319,4 +324,4 @@ void rshi_gguf_free(struct rshi_gguf *g) {
     rshi_free(g);
 }
 
-const rshi_ckpt_kind rshi_kind_gguf = {"GGUF file", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_gguf = {"GGUF file", detect_gguf, read_gguf, false};

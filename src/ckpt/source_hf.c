@@ -1,7 +1,8 @@
-/* HF: a directory as Hugging Face's tools write it: files whose tensors are whole, of safetensors or torch.save, and an
- * index that says which tensor is in which file. */
+/* HF: reads a directory of Hugging Face's tools: safetensors or torch.save files with whole tensors, and an index that
+ * says which tensor is in which file. */
 #include "ckpt/torch_values.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -9,17 +10,17 @@
 
 typedef struct mapped {
     const char *tensor; /* in the checkpoint's store */
-    int32_t file;       /* number in `files` */
+    int32_t file;       /* index in `files` */
 } mapped;
 
-/* The index, as it is read. */
+/* The contents of the index. */
 typedef struct indexing {
     rshi_json json;
     rsh_ckpt *c;
     mapped *map;
     int64_t nmap, map_room;
     const char **files; /* names, in the order in which they appear */
-    int32_t *number;    /* of each in the checkpoint */
+    int32_t *number;    /* the index of each of them in the checkpoint */
     int64_t nfiles, files_room;
     rshi_name_table names; /* of files */
 } indexing;
@@ -61,7 +62,7 @@ static rsh_status read_index(indexing *x) {
             RSH_TRY(rshi_json_skip(j, RSHI_JSON_END));
             continue;
         }
-        if (found) return rshi_json_fail(j, "\"weight_map\" stands twice");
+        if (found) return rshi_json_fail(j, "duplicate key \"weight_map\"");
         found = true;
         RSH_TRY(read_map(x));
     }
@@ -86,7 +87,7 @@ static rsh_status open_index(indexing *x, const char *directory, const char *nam
     return st;
 }
 
-/* Every tensor of the map is in its file, and every tensor of the files is in the map, once. */
+/* Checks that every tensor of the map is in its file, and every tensor of the files is in the map, once. */
 static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     const rsh_ckpt *c = x->c;
     for (int64_t i = 0; i < x->nmap; i++) {
@@ -94,9 +95,9 @@ static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
         int64_t t = rshi_ckpt_find(c, m->tensor, strlen(m->tensor));
         int32_t file = t < 0 ? -1 : c->tensor[t].named_in;
         RSH_REQUIRE(t >= 0 && file == x->number[m->file], RSH_EVALUE,
-                    "%s: tensor \"%.200s\" should be in %s, which does not have it", index, m->tensor,
-                    x->files[m->file]);
-        RSH_REQUIRE(!seen[t], RSH_EVALUE, "%s: tensor \"%.200s\" stands twice", index, m->tensor);
+                    "%s: the index says that tensor \"%.200s\" is in %s, but that file does not have it", index,
+                    m->tensor, x->files[m->file]);
+        RSH_REQUIRE(!seen[t], RSH_EVALUE, "%s: duplicate tensor \"%.200s\" in the index", index, m->tensor);
         seen[t] = true;
     }
     for (int64_t t = 0; t < c->ntensors; t++)
@@ -105,10 +106,23 @@ static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     return RSH_OK;
 }
 
+/* Names the index if a file that it lists does not exist. */
+static rsh_status check_shard(const indexing *x, const char *directory, const char *name) {
+    char *path = NULL;
+    if (strchr(name, '/')) return RSH_OK; /* rshi_ckpt_inside rejects it */
+    RSH_TRY(rshi_ckpt_join(directory, name, &path));
+    bool missing = access(path, F_OK) && errno == ENOENT;
+    rshi_free(path);
+    RSH_REQUIRE(!missing, RSH_EIO, "%.300s: the index names %.200s, which does not exist; download the missing file",
+                x->c->file[0].path, name);
+    return RSH_OK;
+}
+
 static rsh_status add_files(indexing *x, const char *directory) {
     x->number = rshi_alloc((size_t)x->nfiles, sizeof *x->number);
     if (!x->number) return rshi_nomem();
     for (int64_t i = 0; i < x->nfiles; i++) {
+        RSH_TRY(check_shard(x, directory, x->files[i]));
         RSH_TRY(rshi_ckpt_inside(directory, x->files[i]));
         bool torch = !rshi_ckpt_ends(x->files[i], ".safetensors") && rshi_ckpt_is_torch(directory, x->files[i]);
         RSH_TRY((torch ? rshi_ckpt_add_torch : rshi_ckpt_add_safetensors)(x->c, directory, x->files[i], &x->number[i]));
@@ -134,7 +148,7 @@ out:
     return st;
 }
 
-/* ---- without an index: every safetensors file, and no tensor in two of them ---- */
+/* ---- without an index: all safetensors files; each tensor must be in one of them ---- */
 
 static rsh_status read_unindexed(const rshi_ckpt_place *place, rsh_ckpt *c) {
     for (int64_t i = 0; i < place->nnames; i++) {
@@ -146,7 +160,7 @@ static rsh_status read_unindexed(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return RSH_OK;
 }
 
-/* Of an index of safetensors and one of pytorch_model-*.bin the first is read. */
+/* Finds the index.  An index of safetensors files is preferred to one of pytorch_model-*.bin. */
 static const char *find_index(const rshi_ckpt_place *place) {
     const char *found = NULL;
     bool safe = rshi_ckpt_place_has(place, "", ".safetensors") ||
@@ -158,14 +172,14 @@ static const char *find_index(const rshi_ckpt_place *place) {
     return found;
 }
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool detect_hf(const rshi_ckpt_place *place) {
     return find_index(place) || rshi_ckpt_place_has(place, "", ".safetensors");
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_hf(const rshi_ckpt_place *place, rsh_ckpt *c) {
     const char *index = find_index(place);
     RSH_TRY(index ? read_indexed(place, index, c) : read_unindexed(place, c));
     return rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_hf = {"Hugging Face directory", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_hf = {"Hugging Face directory", detect_hf, read_hf, false};

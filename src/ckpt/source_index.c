@@ -1,4 +1,5 @@
-/* Index: our generic index.json, which says for each tensor in which bytes of which files its boxes and ranges lie.
+/* Index: reads reshard's own index.json, which lists for each tensor the files and byte offsets of its boxes and
+ * ranges.
  *
  *     {"reshard.index": 1,
  *      "tensors": {"w": {"dtype": "f32", "shape": [8, 4],
@@ -16,8 +17,8 @@ enum { WHOLE, BOX, RANGE };
 
 typedef struct listed {
     int32_t file;
-    int what, ndim; /* of a box: how many dims it names */
-    int64_t offset; /* bytes; -1: not named */
+    int what, ndim; /* ndim: of a box, its number of dims */
+    int64_t offset; /* bytes; -1: missing */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM]; /* a range is in dim 0 */
 } listed;
 
@@ -25,14 +26,14 @@ typedef struct indexing {
     rshi_json json;
     rsh_ckpt *c;
     const char *directory;
-    int32_t index; /* number of the index's file */
-    /* the tensor at hand */
+    int32_t index; /* index of its own file in the checkpoint */
+    /* the current tensor */
     char *name; /* owned */
     uint64_t at;
     rsh_dtype dtype;
     int ndim; /* -1: not read yet */
     int64_t shape[RSH_MAX_NDIM];
-    listed *part; /* owned; kept for the next tensor */
+    listed *part; /* owned; reused for the next tensor */
     int64_t nparts, room;
 } indexing;
 
@@ -42,7 +43,7 @@ static rsh_status read_text(indexing *x, char **out) {
     return *out ? RSH_OK : rshi_nomem();
 }
 
-/* A list of at most `most` numbers that are not negative. */
+/* Reads a list of at most `most` non-negative integers. */
 static rsh_status read_numbers(rshi_json *j, int most, int *n, int64_t *out) {
     rshi_json_token token = RSHI_JSON_END;
     RSH_TRY(rshi_json_want(j, RSHI_JSON_LIST));
@@ -50,8 +51,8 @@ static rsh_status read_numbers(rshi_json *j, int most, int *n, int64_t *out) {
         RSH_TRY(rshi_json_next(j, &token));
         if (token == RSHI_JSON_LIST_END) return RSH_OK;
         if (token != RSHI_JSON_NUMBER || !j->is_int || j->number < 0)
-            return rshi_json_fail(j, "a whole number from 0 on belongs here");
-        if (*n == most) return rshi_json_fail(j, "more than %d numbers", most);
+            return rshi_json_fail(j, "expected an integer of at least 0");
+        if (*n == most) return rshi_json_fail(j, "expected at most %d numbers", most);
         out[*n] = j->number;
     }
 }
@@ -68,18 +69,18 @@ static rsh_status find_file(indexing *x, const char *name, int32_t *out) {
 
 /* ---- parts ---- */
 
-/* [lo, hi] */
+/* Reads [lo, hi]. */
 static rsh_status read_pair(rshi_json *j, int64_t *lo, int64_t *hi) {
     int64_t pair[2];
     int n;
     RSH_TRY(read_numbers(j, 2, &n, pair));
-    if (n != 2 || pair[0] > pair[1]) return rshi_json_fail(j, "[first, end] belongs here, with first <= end");
+    if (n != 2 || pair[0] > pair[1]) return rshi_json_fail(j, "expected [first, end] with first <= end");
     *lo = pair[0];
     *hi = pair[1];
     return RSH_OK;
 }
 
-/* [[lo, hi], ...]; the pairs are lists of their own. */
+/* Reads [[lo, hi], ...]. */
 static rsh_status read_box(rshi_json *j, listed *p) {
     rshi_json_token token = RSHI_JSON_END;
     RSH_TRY(rshi_json_want(j, RSHI_JSON_LIST));
@@ -88,16 +89,16 @@ static rsh_status read_box(rshi_json *j, listed *p) {
         int n = 0;
         RSH_TRY(rshi_json_next(j, &token));
         if (token == RSHI_JSON_LIST_END) return RSH_OK;
-        if (token != RSHI_JSON_LIST) return rshi_json_fail(j, "[first, end] belongs here, for each dim");
-        if (p->ndim == RSH_MAX_NDIM) return rshi_json_fail(j, "more than %d dims", RSH_MAX_NDIM);
+        if (token != RSHI_JSON_LIST) return rshi_json_fail(j, "expected [first, end] for each dim");
+        if (p->ndim == RSH_MAX_NDIM) return rshi_json_fail(j, "expected at most %d dims", RSH_MAX_NDIM);
         for (;; n++) {
             RSH_TRY(rshi_json_next(j, &token));
             if (token == RSHI_JSON_LIST_END) break;
             if (n == 2 || token != RSHI_JSON_NUMBER || !j->is_int || j->number < 0)
-                return rshi_json_fail(j, "[first, end] belongs here, for each dim");
+                return rshi_json_fail(j, "expected [first, end] for each dim");
             pair[n] = j->number;
         }
-        if (n != 2 || pair[0] > pair[1]) return rshi_json_fail(j, "[first, end] belongs here, with first <= end");
+        if (n != 2 || pair[0] > pair[1]) return rshi_json_fail(j, "expected [first, end] with first <= end");
         p->lo[p->ndim] = pair[0];
         p->hi[p->ndim] = pair[1];
     }
@@ -106,7 +107,7 @@ static rsh_status read_box(rshi_json *j, listed *p) {
 static rsh_status read_place(indexing *x, listed *p, const char *key) {
     rshi_json *j = &x->json;
     bool box = !strcmp(key, "box");
-    if (p->what != WHOLE) return rshi_json_fail(j, "a part has one box or one range");
+    if (p->what != WHOLE) return rshi_json_fail(j, "a part must have only one box or range");
     p->what = box ? BOX : RANGE;
     return box ? read_box(j, p) : read_pair(j, &p->lo[0], &p->hi[0]);
 }
@@ -119,12 +120,13 @@ static rsh_status read_part_key(indexing *x, listed *p) {
     }
     if (!strcmp(j->text, "offset")) {
         RSH_TRY(rshi_json_want(j, RSHI_JSON_NUMBER));
-        if (!j->is_int || j->number < 0) return rshi_json_fail(j, "no offset in bytes");
+        if (!j->is_int || j->number < 0) return rshi_json_fail(j, "expected an offset in bytes, at least 0");
         p->offset = j->number;
         return RSH_OK;
     }
     if (!strcmp(j->text, "box") || !strcmp(j->text, "range")) return read_place(x, p, j->text);
-    return rshi_json_fail(j, "\"%.60s\": a part has file, offset, and box or range", j->text);
+    return rshi_json_fail(j, "unknown key \"%.60s\"; a part has \"file\", \"offset\", and \"box\" or \"range\"",
+                          j->text);
 }
 
 static rsh_status read_part(indexing *x) {
@@ -133,7 +135,7 @@ static rsh_status read_part(indexing *x) {
     bool more;
     rsh_status st;
     while (!(st = rshi_json_key(&x->json, &more)) && more) RSH_TRY(read_part_key(x, &p));
-    if (!st && (p.file < 0 || p.offset < 0)) st = rshi_json_fail(&x->json, "a part without \"file\" or \"offset\"");
+    if (!st && (p.file < 0 || p.offset < 0)) st = rshi_json_fail(&x->json, "a part must have \"file\" and \"offset\"");
     if (!st) x->part[x->nparts++] = p;
     return st;
 }
@@ -144,7 +146,7 @@ static rsh_status read_parts(indexing *x) {
     for (;;) {
         RSH_TRY(rshi_json_next(&x->json, &token));
         if (token == RSHI_JSON_LIST_END) return RSH_OK;
-        if (token != RSHI_JSON_OBJECT) return rshi_json_fail(&x->json, "a part is an object");
+        if (token != RSHI_JSON_OBJECT) return rshi_json_fail(&x->json, "expected an object for each part");
         RSH_TRY(read_part(x));
     }
 }
@@ -157,8 +159,8 @@ static rsh_status add_part(indexing *x, int64_t tensor, const listed *p) {
     if (p->what == RANGE) return rshi_ckpt_add_range(x->c, tensor, p->lo[0], p->hi[0] - p->lo[0], p->file, at);
     if (p->what == WHOLE) return rshi_ckpt_add_box(x->c, tensor, zero, x->shape, p->file, at);
     if (p->ndim != x->ndim)
-        return rshi_json_fail(&x->json, "tensor \"%.100s\": a box of %d dims, the shape has %d", x->name, p->ndim,
-                              x->ndim);
+        return rshi_json_fail(&x->json, "tensor \"%.100s\": a box must have %d dims, as the shape does, got %d",
+                              x->name, x->ndim, p->ndim);
     for (int d = 0; d < p->ndim; d++) size[d] = p->hi[d] - p->lo[d];
     return rshi_ckpt_add_box(x->c, tensor, p->lo, size, p->file, at);
 }
@@ -166,7 +168,7 @@ static rsh_status add_part(indexing *x, int64_t tensor, const listed *p) {
 static rsh_status add_tensor(indexing *x) {
     int64_t tensor;
     if (x->ndim < 0 || x->dtype == RSH_DTYPE_NONE)
-        return rshi_json_fail(&x->json, "tensor \"%.100s\" without \"dtype\" or \"shape\"", x->name);
+        return rshi_json_fail(&x->json, "tensor \"%.100s\" must have \"dtype\" and \"shape\"", x->name);
     RSH_TRY(
         rshi_ckpt_add_tensor(x->c, x->name, strlen(x->name), x->dtype, x->ndim, x->shape, x->index, x->at, &tensor));
     for (int64_t i = 0; i < x->nparts; i++) RSH_TRY(add_part(x, tensor, &x->part[i]));
@@ -177,13 +179,15 @@ static rsh_status read_tensor_key(indexing *x) {
     rshi_json *j = &x->json;
     if (!strcmp(j->text, "shape")) return read_numbers(j, RSH_MAX_NDIM, &x->ndim, x->shape);
     if (!strcmp(j->text, "parts")) return read_parts(x);
-    if (strcmp(j->text, "dtype")) return rshi_json_fail(j, "\"%.60s\": a tensor has dtype, shape and parts", j->text);
+    if (strcmp(j->text, "dtype"))
+        return rshi_json_fail(j, "unknown key \"%.60s\"; a tensor has \"dtype\", \"shape\" and \"parts\"", j->text);
     RSH_TRY(rshi_json_want(j, RSHI_JSON_STRING));
-    if (rsh_dtype_parse(j->text, j->length, &x->dtype)) return rshi_json_fail(j, "\"%.40s\" is not a dtype", j->text);
+    if (rsh_dtype_parse(j->text, j->length, &x->dtype))
+        return rshi_json_fail(j, "\"%.40s\" is not a dtype; write f32, bf16, i64 and so on", j->text);
     return RSH_OK;
 }
 
-/* After its name. */
+/* Reads a tensor, after its name. */
 static rsh_status read_tensor(indexing *x) {
     bool more;
     rsh_status st;
@@ -226,7 +230,8 @@ static rsh_status read_metadata(indexing *x) {
 
 static rsh_status read_version(rshi_json *j) {
     RSH_TRY(rshi_json_want(j, RSHI_JSON_NUMBER));
-    if (!j->is_int || j->number != 1) return rshi_json_fail(j, "version %.20s of the index; 1 is known", j->text);
+    if (!j->is_int || j->number != 1)
+        return rshi_json_fail(j, "version %.20s of index.json is not supported; expected 1", j->text);
     return RSH_OK;
 }
 
@@ -243,12 +248,13 @@ static rsh_status read_index(indexing *x) {
         else if (!strcmp(j->text, "metadata"))
             RSH_TRY(read_metadata(x));
         else
-            return rshi_json_fail(j, "\"%.60s\": an index has reshard.index, tensors and metadata", j->text);
+            return rshi_json_fail(j, "unknown key \"%.60s\"; expected \"reshard.index\", \"tensors\" or \"metadata\"",
+                                  j->text);
     }
     return st ? st : rshi_json_want(j, RSHI_JSON_END);
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_index_directory(const rshi_ckpt_place *place, rsh_ckpt *c) {
     indexing x = {.c = c, .directory = place->path};
     RSH_TRY(rshi_ckpt_inside(place->path, "index.json"));
     RSH_TRY(rshi_ckpt_add_file(c, place->path, "index.json", &x.index));
@@ -265,8 +271,8 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-/* Other tools have an index.json, too: ours says so in its first bytes. */
-static bool detect(const rshi_ckpt_place *place) {
+/* Other tools also write an index.json; reshard's has "reshard.index" in its first bytes. */
+static bool detect_index(const rshi_ckpt_place *place) {
     char *path = NULL, head[257] = {0};
     if (!rshi_ckpt_place_has(place, "index.json", "index.json") || rshi_ckpt_join(place->path, "index.json", &path))
         return false;
@@ -277,4 +283,4 @@ static bool detect(const rshi_ckpt_place *place) {
     return got > 0 && strstr(head, "\"reshard.index\"");
 }
 
-const rshi_ckpt_kind rshi_kind_index = {"index.json", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_index = {"index.json", detect_index, read_index_directory, false};

@@ -1,4 +1,4 @@
-/* Latest: a directory of checkpoints, of which a small file names the one to read: Megatron's
+/* Latest: opens the latest checkpoint of a directory of checkpoints.  A small file names it: Megatron's
  * latest_checkpointed_iteration.txt, or DeepSpeed's `latest`. */
 #include "ckpt/ckpt.h"
 
@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORD = 200 }; /* bytes of the name of a directory */
+enum { WORD = 200 }; /* longest name of a directory in bytes */
 
 static const char megatron[] = "latest_checkpointed_iteration.txt", deepspeed[] = "latest";
 
 static bool is_megatron(const rshi_ckpt_place *place) { return rshi_ckpt_place_has(place, megatron, megatron); }
 
-/* A link of that name to a directory is somebody else's. */
+/* Is there a small regular file `latest`?  A directory or link of that name belongs to other tools. */
 static bool is_deepspeed(const rshi_ckpt_place *place) {
     struct stat s;
     char *path = NULL;
@@ -27,7 +27,7 @@ static bool is_deepspeed(const rshi_ckpt_place *place) {
     return is;
 }
 
-/* The first word of the file. */
+/* Reads the first word of the file. */
 static rsh_status read_word(const rshi_ckpt_place *place, const char *tracker, char *word, size_t room) {
     char *path = NULL;
     RSH_TRY(rshi_ckpt_inside(place->path, tracker));
@@ -42,7 +42,7 @@ static rsh_status read_word(const rshi_ckpt_place *place, const char *tracker, c
     return st;
 }
 
-/* What is in the directory of that name. */
+/* Reads the checkpoint in the subdirectory. */
 static rsh_status read_below(const rshi_ckpt_place *place, const char *name, rsh_ckpt *c) {
     rshi_ckpt_place below = {0};
     char *path = NULL;
@@ -50,21 +50,21 @@ static rsh_status read_below(const rshi_ckpt_place *place, const char *name, rsh
     RSH_TRY(rshi_ckpt_join(place->path, name, &path));
     rsh_status st = rshi_ckpt_place_open(path, place->from, &below);
     if (!st && (is_megatron(&below) || is_deepspeed(&below)))
-        st = rshi_fail(RSH_EVALUE, "%s: a directory of checkpoints in another one", path);
+        st = rshi_fail(RSH_EVALUE, "%s: expected a checkpoint, got another directory of checkpoints", path);
     if (!st) st = rshi_ckpt_read_place(&below, c);
     rshi_ckpt_place_close(&below);
     rshi_free(path);
     return st;
 }
 
-/* "iter_0000100" for "100", or "release". */
+/* The subdirectory is "iter_0000100" for "100", or "release". */
 static rsh_status read_megatron(const rshi_ckpt_place *place, rsh_ckpt *c) {
     char word[32], name[32];
     RSH_TRY(read_word(place, megatron, word, sizeof word));
     size_t digits = strspn(word, "0123456789");
     bool release = !strcmp(word, "release");
     RSH_REQUIRE(release || (digits && digits < 10 && !word[digits]), RSH_EVALUE,
-                "%s/%s: expected a number or \"release\", found \"%.20s\"", place->path, megatron, word);
+                "%s/%s: expected a number or \"release\", got \"%.20s\"", place->path, megatron, word);
     rshi_text_format(name, sizeof name, "iter_%07lld", release ? 0 : strtoll(word, NULL, 10));
     return read_below(place, release ? word : name, c);
 }
@@ -72,7 +72,8 @@ static rsh_status read_megatron(const rshi_ckpt_place *place, rsh_ckpt *c) {
 static rsh_status read_deepspeed(const rshi_ckpt_place *place, rsh_ckpt *c) {
     char word[WORD];
     RSH_TRY(read_word(place, deepspeed, word, sizeof word));
-    RSH_REQUIRE(*word, RSH_EVALUE, "%s/%s: expected the name of a directory, found nothing", place->path, deepspeed);
+    RSH_REQUIRE(*word, RSH_EVALUE, "%s/%s: expected the name of a directory, but the file is empty", place->path,
+                deepspeed);
     return read_below(place, word, c);
 }
 

@@ -1,7 +1,7 @@
-/* Rank files: a directory of files that another tool wrote for each rank, cut as rules say.
+/* Rank files: reads a directory of rank files of another tool; rules describe their layouts.
  *
- * The files say what each rank has; the rules say how a tensor is cut.  From the local sizes on all ranks and the cuts
- * follow the sizes of the whole tensor, and then every rank's part must be as the layout says. */
+ * The sizes of a whole tensor follow from the local sizes on all ranks and the cuts in the rules.  Then every rank's
+ * part is checked against the layout. */
 #include "ckpt/rules.h"
 #include "ckpt/torch_values.h"
 
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one rank has of one tensor. */
+/* The part that one rank has of one tensor. */
 typedef struct held {
     const char *name; /* in the checkpoint's store */
     int64_t rank;
     int32_t file;
-    uint32_t entry; /* byte offset in the file of its entry */
-    uint64_t at;    /* and of its elements */
+    uint32_t entry; /* byte offset of its entry in the file */
+    uint64_t at;    /* byte offset of its elements */
     rsh_dtype dtype;
     int ndim;
-    int64_t size[RSH_MAX_NDIM]; /* as stored */
+    int64_t size[RSH_MAX_NDIM]; /* stored shape */
 } held;
 
 typedef struct gathering {
@@ -26,8 +26,8 @@ typedef struct gathering {
     const rsh_ckpt_rules *rules;
     held *held; /* owned */
     int64_t n, room;
-    rshi_name_table others; /* names of what is no tensor */
-    int32_t file;           /* the one at hand */
+    rshi_name_table others; /* names of non-tensor entries */
+    int32_t file;           /* the current file */
     int64_t rank;
 } gathering;
 
@@ -59,7 +59,7 @@ static rsh_status read_safetensors(gathering *g, const rshi_ckpt_file *f, int32_
     return st;
 }
 
-/* Tensors of torch.save, which the rules must describe as they are: plain and dense. */
+/* Adds a tensor of a torch.save file, which must be contiguous. */
 static rsh_status add_plain(void *ctx, const char *name, const rshi_pickle_value *v, const rshi_saved_tensor *t) {
     gathering *g = ctx;
     int64_t dense = 1;
@@ -74,7 +74,7 @@ static rsh_status add_plain(void *ctx, const char *name, const rshi_pickle_value
         e->size[d] = t->shape[d];
     }
     g->n++;
-    return right || !dense ? RSH_OK : REFUSE(g, e, "it is not dense and row-major in its file");
+    return right || !dense ? RSH_OK : REFUSE(g, e, "it is not contiguous in its file; save it with .contiguous()");
 }
 
 static rsh_status read_file(gathering *g, const char *directory, const char *name, int64_t rank) {
@@ -86,8 +86,8 @@ static rsh_status read_file(gathering *g, const char *directory, const char *nam
     return rshi_torch_each_plain(g->c, g->file, &g->others, add_plain, g);
 }
 
-/* One level of `files`: of the directory `below` (NULL: the checkpoint's own) the entries that the pattern fits up to
- * its byte `length`.  At the last level they are files; before it, directories. */
+/* Reads one level of the pattern of the files line: the entries of the directory `below` (NULL: of the checkpoint) that
+ * match the first `length` bytes of the pattern.  They are files at the last level and directories before it. */
 static rsh_status read_level(gathering *g, const rshi_ckpt_place *top, const char *below, size_t length) {
     const char *files = g->rules->files, *next = files[length] ? strchr(files + length + 1, '/') : NULL;
     rshi_ckpt_place own = {0};
@@ -117,8 +117,8 @@ static rsh_status read_level(gathering *g, const rshi_ckpt_place *top, const cha
 
 static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
     RSH_TRY(read_level(g, place, NULL, strcspn(g->rules->files, "/")));
-    RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
-                g->rules->name, g->rules->files);
+    RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file name matches \"files %.150s\" of %.150s", place->path,
+                g->rules->files, g->rules->name);
     return RSH_OK;
 }
 
@@ -130,14 +130,14 @@ static int by_name(const void *a, const void *b) {
 
 /* ---- sizes of whole tensors ---- */
 
-/* One tensor: what the ranks have of it, ascending, and the form of its rule. */
+/* One tensor: the parts of the ranks in ascending order, and the form of its rule. */
 typedef struct solving {
     const gathering *g;
     const held *held;
     int64_t n;
     const rshi_ckpt_rule *rule;
     const rsh_layout_desc *form;
-    int64_t positions; /* of the form's mesh */
+    int64_t positions; /* number of positions of the form's mesh */
 } solving;
 
 static int64_t positions_of(const rsh_layout_desc *f) {
@@ -147,14 +147,14 @@ static int64_t positions_of(const rsh_layout_desc *f) {
     return n;
 }
 
-/* How many positions of the mesh have the same share of what is cut along these axes. */
-static int64_t copies(const solving *s, const rsh_cut *cut) {
+/* The number of mesh positions that hold the same part of a dim with this cut. */
+static int64_t copies_of_cut(const solving *s, const rsh_cut *cut) {
     int64_t n = s->positions;
     for (int a = 0; a < cut->naxes; a++) n /= s->form->axis[cut->axes[a]].size;
     return n;
 }
 
-/* The number in the file's shape that is tensor dim d: files have dims in the order of storage. */
+/* The stored size of tensor dim d; files list dims in storage order. */
 static int64_t local_size(const solving *s, const held *h, int d) {
     if (s->form->has_order)
         for (int k = 0; k < s->form->ndim; k++)
@@ -162,53 +162,54 @@ static int64_t local_size(const solving *s, const held *h, int d) {
     return h->size[d];
 }
 
-/* The sum over all positions of the mesh of what they have along dim d (-1: of elements), where a copy that is not
- * stored counts as the ones that are. */
-static rsh_status sum_up(const solving *s, int d, int64_t *sum) {
+/* Sums the local sizes along dim d (-1: numbers of elements) over all positions of the mesh. */
+static rsh_status sum_local_sizes(const solving *s, int d, int64_t *sum) {
     *sum = 0;
     for (int64_t i = 0; i < s->n; i++) {
         int64_t size = 1;
         bool fits = d < 0 ? rshi_product(s->held[i].ndim, s->held[i].size, &size)
                           : (size = local_size(s, &s->held[i], d), true);
         if (!fits || !rshi_add(*sum, size, sum))
-            return REFUSE(s->g, &s->held[i], "more elements than 64 bits can count");
+            return REFUSE(s->g, &s->held[i], "its number of elements exceeds 2^63 - 1");
     }
     if (s->n == s->positions) return RSH_OK;
-    return REFUSE(s->g, s->held, "it is on %" PRId64 " ranks, its rule \"%.100s\" (%.100s:%d) is for %" PRId64, s->n,
-                  rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line, s->positions);
+    return REFUSE(s->g, s->held, "found on %" PRId64 " ranks, but its rule \"%.100s\" (%.100s:%d) is for %" PRId64,
+                  s->n, rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line, s->positions);
 }
 
-/* hole * times = sum - known */
-static rsh_status solve(const solving *s, int d, int64_t sum, int64_t known, int64_t times, int64_t *hole) {
+/* Solves  hole * times = sum - known. */
+static rsh_status solve_hole(const solving *s, int d, int64_t sum, int64_t known, int64_t times, int64_t *hole) {
     int64_t rest = sum - known;
     if (rest < 0 || rest % times)
         return REFUSE(s->g, s->held,
                       "the sizes of dim %d on ranks %" PRId64 " to %" PRId64 " add up to %" PRId64
-                      ", which does not fit \"%.100s\" (%.100s:%d)",
+                      ", which contradicts \"%.100s\" (%.100s:%d)",
                       d, s->held[0].rank, s->held[s->n - 1].rank, sum, rsh_form_text(s->rule->form), s->g->rules->name,
                       s->rule->line);
     *hole = rest / times;
     return RSH_OK;
 }
 
-/* A dim of segments; one of them may be a hole. */
+/* Solves a dim of segments, of which one may be `_`. */
 static rsh_status solve_segments(const solving *s, int d, int64_t *size) {
     const rsh_dim *dim = &s->form->dim[d];
     int64_t sum, known = 0, all = 0, times = 0, hole = 0;
-    RSH_TRY(sum_up(s, d, &sum));
+    RSH_TRY(sum_local_sizes(s, d, &sum));
     for (int i = 0; i < dim->nsegments; i++) {
         const rsh_cut *cut = dim->cut.naxes ? &dim->cut : &dim->segment[i].cut;
         int64_t seg = dim->segment[i].size, part;
         if (seg == RSH_HOLE) {
-            if (times) return REFUSE(s->g, s->held, "dim %d has two segments of unknown size", d);
-            times = copies(s, cut);
-        } else if (!rshi_mul(seg, copies(s, cut), &part) || !rshi_add(known, part, &known) ||
+            if (times)
+                return REFUSE(s->g, s->held, "dim %d has two segments of unknown size; write the size of one of them",
+                              d);
+            times = copies_of_cut(s, cut);
+        } else if (!rshi_mul(seg, copies_of_cut(s, cut), &part) || !rshi_add(known, part, &known) ||
                    !rshi_add(all, seg, &all)) {
-            return REFUSE(s->g, s->held, "more elements than 64 bits can count");
+            return REFUSE(s->g, s->held, "its number of elements exceeds 2^63 - 1");
         }
     }
     if (!times) return *size = all, RSH_OK;
-    RSH_TRY(solve(s, d, sum, known, times, &hole));
+    RSH_TRY(solve_hole(s, d, sum, known, times, &hole));
     *size = all + hole;
     return RSH_OK;
 }
@@ -219,31 +220,32 @@ static rsh_status solve_dim(const solving *s, int d, int64_t *size) {
     if (dim->nsegments) return solve_segments(s, d, size);
     if (dim->size != RSH_HOLE) return *size = dim->size, RSH_OK;
     if (!dim->cut.naxes) return *size = local_size(s, s->held, d), RSH_OK;
-    RSH_TRY(sum_up(s, d, &sum));
-    return solve(s, d, sum, 0, copies(s, &dim->cut), size);
+    RSH_TRY(sum_local_sizes(s, d, &sum));
+    return solve_hole(s, d, sum, 0, copies_of_cut(s, &dim->cut), size);
 }
 
-/* A flat part says how many elements there are, no more: one size may be unknown. */
+/* A flat part only shows its number of elements, so only one size may be `_`. */
 static rsh_status solve_flat(const solving *s, int64_t *shape) {
     int64_t sum, times = s->positions, known = 1;
     int hole = -1;
-    if (s->form->ndim == RSH_HOLE) return REFUSE(s->g, s->held, "a flat cut: its rule must name the sizes");
+    if (s->form->ndim == RSH_HOLE) return REFUSE(s->g, s->held, "its rule has a flat cut, so it must state the sizes");
     for (int d = 0; d < s->form->ndim; d++) {
         const rsh_dim *dim = &s->form->dim[d];
         if (dim->nsegments || dim->size == RSH_HOLE) {
             if (hole >= 0 || dim->nsegments)
-                return REFUSE(s->g, s->held, "a flat cut: its rule must name all sizes but one");
+                return REFUSE(s->g, s->held, "its rule has a flat cut, so it must state all sizes except one");
             hole = d;
         } else if (!rshi_mul(known, shape[d] = dim->size, &known)) {
-            return REFUSE(s->g, s->held, "more elements than 64 bits can count");
+            return REFUSE(s->g, s->held, "its number of elements exceeds 2^63 - 1");
         }
         for (int a = 0; a < dim->cut.naxes; a++) times /= s->form->axis[dim->cut.axes[a]].size;
     }
     if (hole < 0) return RSH_OK;
     for (int a = 0; a < s->form->flat.naxes; a++) times /= s->form->axis[s->form->flat.axes[a]].size;
-    RSH_TRY(sum_up(s, -1, &sum));
-    if (!rshi_mul(known, times, &known) || !known) return REFUSE(s->g, s->held, "its sizes cannot be worked out");
-    return solve(s, hole, sum, 0, known, &shape[hole]);
+    RSH_TRY(sum_local_sizes(s, -1, &sum));
+    if (!rshi_mul(known, times, &known) || !known)
+        return REFUSE(s->g, s->held, "its sizes cannot be derived from the rank files; write them in the rule");
+    return solve_hole(s, hole, sum, 0, known, &shape[hole]);
 }
 
 static rsh_status solve_shape(const solving *s, int *ndim, int64_t *shape) {
@@ -257,7 +259,7 @@ static rsh_status solve_shape(const solving *s, int *ndim, int64_t *shape) {
         return RSH_OK;
     }
     if (s->form->ndim != *ndim)
-        return REFUSE(s->g, s->held, "it has %d dims, its rule \"%.100s\" (%.100s:%d) has %d", *ndim,
+        return REFUSE(s->g, s->held, "it has %d dims, but its rule \"%.100s\" (%.100s:%d) has %d", *ndim,
                       rsh_form_text(s->rule->form), s->g->rules->name, s->rule->line, s->form->ndim);
     for (int d = 0; d < *ndim; d++) RSH_TRY(solve_dim(s, d, &shape[d]));
     return RSH_OK;
@@ -269,18 +271,18 @@ static rsh_status check_held(const solving *s, const held *h, const rsh_layout *
     rsh_part part;
     int64_t want[RSH_MAX_NDIM];
     if (rsh_layout_nparts(l, h->rank) != 1)
-        return REFUSE(s->g, h, "rank %" PRId64 " has it, but its layout %.200s has no such rank", h->rank,
+        return REFUSE(s->g, h, "rank %" PRId64 " has a part of it, but is not in its layout %.200s", h->rank,
                       rsh_layout_text(l));
     RSH_TRY(rsh_layout_part(l, h->rank, 0, &part));
     rshi_part_stored_shape(l, &part, want);
     for (int d = 0; d < part.ndim && h->ndim == part.ndim; d++)
         if (h->size[d] != want[d])
             return REFUSE(s->g, h,
-                          "rank %" PRId64 " has size %" PRId64 " in dim %d; %.200s (%.100s:%d) gives it %" PRId64,
+                          "rank %" PRId64 " has size %" PRId64 " in dim %d, but %.200s (%.100s:%d) requires %" PRId64,
                           h->rank, h->size[d], d, rsh_layout_text(l), s->g->rules->name, s->rule->line, want[d]);
     if (h->ndim != part.ndim)
-        return REFUSE(s->g, h, "rank %" PRId64 " has %d dims; %.200s gives it %d", h->rank, h->ndim, rsh_layout_text(l),
-                      part.ndim);
+        return REFUSE(s->g, h, "rank %" PRId64 " has %d dims, but %.200s requires %d", h->rank, h->ndim,
+                      rsh_layout_text(l), part.ndim);
     return RSH_OK;
 }
 
@@ -309,7 +311,7 @@ static rsh_status add_solved(solving *s) {
         return rshi_fail(st, "%.120s: tensor \"%.120s\": %.120s:%d: %s", s->g->c->path, h->name, s->g->rules->name,
                          s->rule->line, rsh_error_detail());
     if (!st && rsh_layout_dtype(l) != h->dtype)
-        st = REFUSE(s->g, h, "it is of %s, its rule says %s", rsh_dtype_name(h->dtype),
+        st = REFUSE(s->g, h, "its dtype is %s, but its rule requires %s", rsh_dtype_name(h->dtype),
                     rsh_dtype_name(rsh_layout_dtype(l)));
     if (!st)
         st = rshi_ckpt_add_tensor(s->g->c, h->name, strlen(h->name), h->dtype, ndim, rsh_layout_shape(l), h->file,
@@ -319,14 +321,19 @@ static rsh_status add_solved(solving *s) {
     return st;
 }
 
-/* What the ranks have of one name. */
+/* Adds the tensor that the ranks store under one name. */
 static rsh_status add_tensor(gathering *g, const held *h, int64_t n) {
     int64_t rule = rshi_rules_match(g->rules, h->name);
-    if (rule < 0) return REFUSE(g, h, "no rule of %.150s matches its name", g->rules->name);
+    if (rule < 0)
+        return REFUSE(g, h,
+                      "no rule of %.150s matches its name; add \"* [...]\" as the last line if all ranks "
+                      "have the same tensor",
+                      g->rules->name);
     for (int64_t i = 1; i < n; i++) {
-        if (h[i].rank == h[i - 1].rank) return REFUSE(g, &h[i], "rank %" PRId64 " has it twice", h[i].rank);
+        if (h[i].rank == h[i - 1].rank)
+            return REFUSE(g, &h[i], "rank %" PRId64 " has two tensors of this name", h[i].rank);
         if (h[i].dtype != h->dtype || h[i].ndim != h->ndim)
-            return REFUSE(g, &h[i], "rank %" PRId64 " has another dtype or number of dims than rank %" PRId64,
+            return REFUSE(g, &h[i], "dtype or number of dims on rank %" PRId64 " differs from rank %" PRId64,
                           h[i].rank, h->rank);
     }
     solving s = {.g = g, .held = h, .n = n, .rule = &g->rules->rule[rule]};
@@ -335,9 +342,11 @@ static rsh_status add_tensor(gathering *g, const held *h, int64_t n) {
     return add_solved(&s);
 }
 
-static bool detect(const rshi_ckpt_place *place) { return place->is_directory && place->from && place->from->files; }
+static bool detect_rank_files(const rshi_ckpt_place *place) {
+    return place->is_directory && place->from && place->from->files;
+}
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_rank_files(const rshi_ckpt_place *place, rsh_ckpt *c) {
     gathering g = {.c = c, .rules = place->from};
     rsh_status st = read_files(&g, place);
     if (!st && g.n) qsort(g.held, (size_t)g.n, sizeof *g.held, by_name);
@@ -351,4 +360,4 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_rank_files = {"rank files", detect, read_all, true};
+const rshi_ckpt_kind rshi_kind_rank_files = {"rank files", detect_rank_files, read_rank_files, true};

@@ -1,17 +1,19 @@
-/* Ranks: our own sharded output: one or more files for each rank, with the layout of every tensor in __metadata__. */
+/* Ranks: reads rank files that reshard wrote: one or more files per rank, with the layout of every tensor in
+ * __metadata__. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One file at hand. */
+/* The current file. */
 typedef struct taking {
     rsh_ckpt *c;
+    const rshi_ckpt_place *place;
     const rshi_header *h;
     int32_t file;
     int64_t rank;
-    int64_t nfiles; /* of the directory: every rank has one at least */
+    int64_t nfiles; /* number of files of the directory; every rank has at least one */
 } taking;
 
 #define REFUSE(t, e, ...) rshi_ckpt_refuse((t)->c, (t)->file, (e)->at, (e)->name, __VA_ARGS__)
@@ -20,16 +22,36 @@ typedef struct taking {
         if (!(condition)) return REFUSE(t, e, __VA_ARGS__);                                                            \
     } while (0)
 
-static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const char *text, int64_t *tensor) {
+/* Finds the first file that is missing among rank-00000-of-SIZE.safetensors and so on; false: none is missing, or the
+ * files have other names. */
+static bool missing_file(const rshi_ckpt_place *place, int64_t *rank, int64_t *size) {
+    int64_t known = 0, next = 0, r, n;
+    for (int64_t i = 0; i < place->nnames; i++) { /* names are sorted, so ranks ascend */
+        if (!rshi_files_match("rank-{rank}-of-{part}.safetensors", place->name[i], &r, &n)) continue;
+        if (known && n != known) return false;
+        known = n;
+        next += r == next;
+    }
+    *rank = next;
+    *size = known;
+    return next < known;
+}
+
+static rsh_status add_first_part(const taking *t, const rshi_header_tensor *e, const char *text, int64_t *tensor) {
     rsh_layout *l = NULL;
     rsh_ckpt *c = t->c;
+    int64_t missing = 0, size = 0;
     rsh_status st = rsh_layout_parse(text, &l);
-    if (st == RSH_EVALUE || st == RSH_ETYPE) return REFUSE(t, e, "its layout \"%.150s\" is none", text);
+    if (st == RSH_EVALUE || st == RSH_ETYPE)
+        return REFUSE(t, e, "its layout \"%.150s\" cannot be parsed: %.200s", text, rsh_error_detail());
     if (st) return st;
     int64_t n = rsh_layout_nranks(l);
-    if (n > t->nfiles)
-        st = REFUSE(t, e, "its layout \"%.150s\" has %" PRId64 " ranks, of which each has a file; there are %" PRId64,
-                    text, n, t->nfiles);
+    if (n > t->nfiles && missing_file(t->place, &missing, &size))
+        st = rshi_fail(RSH_EVALUE, "%.200s: missing rank-%05" PRId64 "-of-%05" PRId64 ".safetensors: found %" PRId64
+                       " of %" PRId64 " rank files", c->path, missing, size, t->nfiles, size);
+    else if (n > t->nfiles)
+        st = REFUSE(t, e, "its layout \"%.150s\" has %" PRId64 " ranks, but there %s only %" PRId64 " rank file%s",
+                    text, n, t->nfiles == 1 ? "is" : "are", t->nfiles, t->nfiles == 1 ? "" : "s");
     rshi_ckpt_part *parts = st ? NULL : rshi_alloc((size_t)n, sizeof *parts);
     if (!st && !parts) st = rshi_nomem();
     if (!st)
@@ -38,7 +60,7 @@ static rsh_status first_seen(const taking *t, const rshi_header_tensor *e, const
     for (int64_t i = 0; i < n && !st; i++) {
         parts[i] = (rshi_ckpt_part){-1, 0};
         if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) != 1)
-            st = REFUSE(t, e, "in its layout \"%.150s\" a rank has several parts", text);
+            st = REFUSE(t, e, "its layout \"%.150s\" gives a rank several parts, which rank files cannot have", text);
     }
     if (!st) st = rshi_ckpt_set_parts(c, *tensor, l, n, parts);
     rshi_free(parts);
@@ -54,22 +76,22 @@ void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *sha
 static rsh_status check_shape(const taking *t, const rshi_header_tensor *e, const rsh_layout *l) {
     rsh_part part;
     int64_t want[RSH_MAX_NDIM];
-    REFUSE_UNLESS(t, e, rsh_layout_nparts(l, t->rank) == 1, "rank %" PRId64 " has no part in its layout %.150s",
+    REFUSE_UNLESS(t, e, rsh_layout_nparts(l, t->rank) == 1, "rank %" PRId64 " is not in its layout %.150s",
                   t->rank, rsh_layout_text(l));
     RSH_TRY(rsh_layout_part(l, t->rank, 0, &part));
     rshi_part_stored_shape(l, &part, want);
-    REFUSE_UNLESS(t, e, (rsh_dtype)e->dtype == rsh_layout_dtype(l), "it is of %s, its layout says %s",
+    REFUSE_UNLESS(t, e, (rsh_dtype)e->dtype == rsh_layout_dtype(l), "its dtype is %s, but its layout states %s",
                   rsh_dtype_name((rsh_dtype)e->dtype), rsh_dtype_name(rsh_layout_dtype(l)));
-    REFUSE_UNLESS(t, e, e->ndim == part.ndim, "it has %d dims, its layout gives rank %" PRId64 " %d", e->ndim, t->rank,
-                  part.ndim);
+    REFUSE_UNLESS(t, e, e->ndim == part.ndim, "it has %d dims, but the part of rank %" PRId64 " in its layout has %d",
+                  e->ndim, t->rank, part.ndim);
     for (int d = 0; d < part.ndim; d++)
         REFUSE_UNLESS(t, e, t->h->shapes[e->shape + (uint32_t)d] == want[d],
-                      "size %" PRId64 " in dim %d, its layout gives rank %" PRId64 " %" PRId64,
+                      "size %" PRId64 " in dim %d, but the part of rank %" PRId64 " in its layout has %" PRId64,
                       t->h->shapes[e->shape + (uint32_t)d], d, t->rank, want[d]);
     return RSH_OK;
 }
 
-/* Files that we wrote have the canonical text; others may say the same in another way. */
+/* Checks that this file states the same layout as the first one.  Files of other tools may use another spelling. */
 static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, const char *text, const rsh_layout *l) {
     rsh_layout *own = NULL;
     if (!strcmp(text, rsh_layout_text(l))) return RSH_OK;
@@ -77,64 +99,65 @@ static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, con
     bool equal = !st && rsh_layout_equal(own, l);
     rsh_layout_free(own);
     if (st == RSH_ENOMEM) return st;
-    REFUSE_UNLESS(t, e, equal, "its layout is %.100s, in another file it is %.100s", text, rsh_layout_text(l));
+    REFUSE_UNLESS(t, e, equal, "its layout is %.100s here, but %.100s in another file", text, rsh_layout_text(l));
     return RSH_OK;
 }
 
-/* Files that state a digest for one tensor state the same. */
+/* Checks that all files state the same digest for a tensor. */
 static rsh_status check_digest(const taking *t, const rshi_header_tensor *e, rshi_ckpt_tensor *tensor) {
     const char *text;
     RSH_TRY(rshi_ckpt_take_digest(t->c, t->h, e->name, &text));
     if (!tensor->digest) tensor->digest = text;
     REFUSE_UNLESS(t, e, !text || !strcmp(text, tensor->digest),
-                  "it states the digest %.60s, another file states another digest: %.60s", text, tensor->digest);
+                  "its digest is %.60s here, but %.60s in another file", text, tensor->digest);
     return RSH_OK;
 }
 
-static rsh_status take_tensor(const taking *t, const rshi_header_tensor *e) {
+static rsh_status add_rank_tensor(const taking *t, const rshi_header_tensor *e) {
     rsh_ckpt *c = t->c;
     const char *text;
     int64_t i = rshi_ckpt_find(c, e->name, strlen(e->name));
     RSH_TRY(rshi_header_meta_of(t->h, "reshard.layout/", e->name, &text));
     REFUSE_UNLESS(t, e, text, "__metadata__ has no \"reshard.layout/%.150s\"", e->name);
-    if (i < 0) RSH_TRY(first_seen(t, e, text, &i));
+    if (i < 0) RSH_TRY(add_first_part(t, e, text, &i));
     const rsh_layout *l = c->tensor[i].layout;
     RSH_TRY(check_layout(t, e, text, l));
     RSH_TRY(check_shape(t, e, l));
     RSH_TRY(check_digest(t, e, &c->tensor[i]));
     rshi_ckpt_part *p = &c->parts[c->tensor[i].part + rshi_layout_ordinal(l, t->rank)];
-    REFUSE_UNLESS(t, e, p->file < 0, "rank %" PRId64 "'s part is in %.150s, too", t->rank, c->file[p->file].name);
+    REFUSE_UNLESS(t, e, p->file < 0, "the part of rank %" PRId64 " is also in %.150s", t->rank, c->file[p->file].name);
     *p = (rshi_ckpt_part){t->file, e->begin};
     return RSH_OK;
 }
 
-static rsh_status take_rank(taking *t) {
+static rsh_status read_rank_number(taking *t) {
     const char *text = rshi_header_meta(t->h, "reshard.rank");
     char *end = NULL;
     t->rank = text && *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
     RSH_REQUIRE(t->rank >= 0 && !*end, RSH_EVALUE,
-                "%s: __metadata__ has no \"reshard.rank\" with a number, which every file of a sharded checkpoint has",
+                "%s: __metadata__ has no number \"reshard.rank\", which every rank file must have; remove files that "
+                "do not belong to the checkpoint",
                 t->c->file[t->file].path);
     return RSH_OK;
 }
 
-static rsh_status take_header(taking *t) {
-    RSH_TRY(take_rank(t));
-    for (int64_t i = 0; i < t->h->ntensors; i++) RSH_TRY(take_tensor(t, &t->h->tensor[i]));
+static rsh_status add_header(taking *t) {
+    RSH_TRY(read_rank_number(t));
+    for (int64_t i = 0; i < t->h->ntensors; i++) RSH_TRY(add_rank_tensor(t, &t->h->tensor[i]));
     for (int64_t i = 0; i < t->h->nmeta; i++)
         if (strncmp(t->h->meta[i].key, "reshard.", 8))
             RSH_TRY(rshi_ckpt_add_meta(t->c, t->h->meta[i].key, t->h->meta[i].value));
     return RSH_OK;
 }
 
-static rsh_status take_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name, int64_t nfiles) {
+static rsh_status read_rank_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name, int64_t nfiles) {
     rshi_header h;
-    taking t = {.c = c, .h = &h, .nfiles = nfiles};
+    taking t = {.c = c, .place = place, .h = &h, .nfiles = nfiles};
     RSH_TRY(rshi_ckpt_inside(place->path, name));
     RSH_TRY(rshi_ckpt_add_file(c, place->path, name, &t.file));
     RSH_TRY(rshi_header_read(c->file[t.file].path, c->file[t.file].path, &h));
     c->file[t.file].hash = h.hash;
-    rsh_status st = take_header(&t);
+    rsh_status st = add_header(&t);
     rshi_header_free(&h);
     return st;
 }
@@ -147,8 +170,8 @@ static rsh_status check_rank(const rsh_ckpt *c, const rshi_ckpt_tensor *t, int64
     for (int64_t i = 0; i < n && !st; i++)
         if (rshi_piece_holder_index(t->layout, &list[i], rank) == 0)
             st = rshi_fail(RSH_EVALUE,
-                           "%s: tensor \"%.200s\": the part of rank %" PRId64 " is in no file; its layout is "
-                           "%.200s",
+                           "%s: tensor \"%.200s\": the part of rank %" PRId64
+                           " is in no file; a rank file is missing or incomplete (layout %.200s)",
                            c->path, t->name, rank, rsh_layout_text(t->layout));
     rshi_free(list);
     return st;
@@ -162,8 +185,8 @@ rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c) {
     return RSH_OK;
 }
 
-/* By the name that we choose, or by the metadata of the first safetensors file there is. */
-static bool detect(const rshi_ckpt_place *place) {
+/* Does the first safetensors file state a rank in its metadata? */
+static bool detect_ranks(const rshi_ckpt_place *place) {
     rshi_header h;
     char *path = NULL;
     bool ours = false;
@@ -181,13 +204,17 @@ static bool detect(const rshi_ckpt_place *place) {
     return ours;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_ranks(const rshi_ckpt_place *place, rsh_ckpt *c) {
     int64_t nfiles = 0;
     for (int64_t i = 0; i < place->nnames; i++) nfiles += rshi_ckpt_ends(place->name[i], ".safetensors");
     for (int64_t i = 0; i < place->nnames; i++)
-        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(take_file(c, place, place->name[i], nfiles));
-    RSH_TRY(rshi_ckpt_check_parts(c));
-    return rshi_ckpt_add_beside(c, place);
+        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(read_rank_file(c, place, place->name[i], nfiles));
+    rsh_status st = rshi_ckpt_check_parts(c);
+    int64_t missing, size;
+    if (st == RSH_EVALUE && missing_file(place, &missing, &size))
+        return rshi_fail(RSH_EVALUE, "%.200s: missing rank-%05" PRId64 "-of-%05" PRId64 ".safetensors: found %" PRId64
+                         " of %" PRId64 " rank files", c->path, missing, size, nfiles, size);
+    return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_ranks = {"sharded directory", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_ranks = {"sharded directory", detect_ranks, read_ranks, false};

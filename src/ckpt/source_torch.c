@@ -1,4 +1,4 @@
-/* Torch: files of torch.save: one of them, a directory of a model's, or one for each rank. */
+/* Torch: reads files of torch.save: a single file, a directory of a model, or one file per rank. */
 #include "ckpt/torch_values.h"
 
 #include <fcntl.h>
@@ -27,11 +27,11 @@ static bool has_ending(const char *name) {
 
 typedef struct named {
     const char *name;   /* of the file; borrowed */
-    size_t key;         /* bytes of it that are the key */
-    int64_t rank, size; /* size -1: the name does not say it */
+    size_t key;         /* length of the key, with which the name begins */
+    int64_t rank, size; /* size -1: not in the name */
 } named;
 
-/* The number before `end` and after `word`; moves *end to where the word begins. */
+/* Parses the number between `word` and *end, and moves *end to the start of the word. */
 static bool take_number(const char *name, size_t *end, const char *word, int64_t *out) {
     size_t from = *end, n = strlen(word);
     while (from && name[from - 1] >= '0' && name[from - 1] <= '9') from--;
@@ -65,7 +65,7 @@ static bool same_key(const named *a, const named *b) { return a->key == b->key &
 
 /* ---- a directory of rank files ---- */
 
-/* The rank files among the names, by key and rank; all of them, or those of one key. */
+/* Lists the rank files, sorted by key and rank: all of them, or those of one key. */
 static rsh_status list_ranks(const rshi_ckpt_place *place, const named *only, named **list, int64_t *n) {
     int64_t room = 0;
     named x;
@@ -80,14 +80,14 @@ static rsh_status list_ranks(const rshi_ckpt_place *place, const named *only, na
     return RSH_OK;
 }
 
-/* Files [list, list + n) of one key are those of all ranks. */
+/* Checks that files [list, list + n) of one key are those of ranks 0 to n - 1. */
 static rsh_status check_ranks(const rshi_ckpt_place *place, const named *list, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         int64_t size = list[i].size < 0 ? n : list[i].size;
         RSH_REQUIRE(list[i].rank == i && size == n, RSH_EVALUE,
-                    "%.150s: rank files \"%.*s\": expected one for each of %" PRId64
-                    " ranks, found %.150s as number %" PRId64 " of %" PRId64,
-                    place->path, (int)list[i].key, list[i].name, size, list[i].name, i, n);
+                    "%.150s: the rank file \"%.*s\" of rank %" PRId64 " is missing: found %" PRId64
+                    " files for %" PRId64 " ranks, and in its place %.150s",
+                    place->path, (int)list[i].key, list[i].name, list[i].rank == i ? n : i, n, size, list[i].name);
     }
     return RSH_OK;
 }
@@ -107,7 +107,7 @@ static rsh_status gather_key(rshi_torch_gathering *g, const rshi_ckpt_place *pla
     return st;
 }
 
-/* Names begin with the key if there are several. */
+/* Tensor names get the key as a prefix if there are several keys. */
 static rsh_status gather_ranks(rsh_ckpt *c, const rshi_ckpt_place *place, const named *list, int64_t n) {
     rshi_torch_gathering g = {.c = c};
     bool prefixed = n && !same_key(&list[0], &list[n - 1]);
@@ -121,8 +121,8 @@ static rsh_status gather_ranks(rsh_ckpt *c, const rshi_ckpt_place *place, const 
     return st;
 }
 
-/* Beside pytorch_model.bin such files are not the model: rng_state_0.pth. */
-static bool detect_ranks(const rshi_ckpt_place *place) {
+/* Next to pytorch_model.bin, files such as rng_state_0.pth are not the model. */
+static bool detect_torch_ranks(const rshi_ckpt_place *place) {
     named x;
     if (rshi_ckpt_place_has(place, "pytorch_model.bin", "pytorch_model.bin")) return false;
     for (int64_t i = 0; i < place->nnames; i++)
@@ -131,7 +131,7 @@ static bool detect_ranks(const rshi_ckpt_place *place) {
     return false;
 }
 
-static rsh_status read_ranks(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_torch_ranks(const rshi_ckpt_place *place, rsh_ckpt *c) {
     named *list = NULL;
     int64_t n;
     rsh_status st = list_ranks(place, NULL, &list, &n);
@@ -140,11 +140,11 @@ static rsh_status read_ranks(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_torch_ranks = {"rank files of torch.save", detect_ranks, read_ranks, false};
+const rshi_ckpt_kind rshi_kind_torch_ranks = {"rank files of torch.save", detect_torch_ranks, read_torch_ranks, false};
 
 /* ---- a directory of one model ---- */
 
-/* pytorch_model.bin, or the only file of torch.save; NULL: none, or several. */
+/* Finds pytorch_model.bin, or the only file of torch.save; NULL: none, or several. */
 static const char *find_model(const rshi_ckpt_place *place) {
     const char *found = NULL;
     int n = 0;
@@ -163,23 +163,24 @@ static bool has_torch(const rshi_ckpt_place *place) {
     return false;
 }
 
-static bool detect_model(const rshi_ckpt_place *place) { return place->is_directory && has_torch(place); }
+static bool detect_torch_model(const rshi_ckpt_place *place) { return place->is_directory && has_torch(place); }
 
-static rsh_status read_model(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_torch_model(const rshi_ckpt_place *place, rsh_ckpt *c) {
     const char *name = find_model(place);
     int32_t file;
     RSH_REQUIRE(name, RSH_EVALUE,
-                "%s: several files of torch.save, and none is pytorch_model.bin; name the one to read", place->path);
+                "%s: found several torch.save files and no pytorch_model.bin; give the path of the file to read",
+                place->path);
     RSH_TRY(rshi_ckpt_inside(place->path, name));
     RSH_TRY(rshi_ckpt_add_torch(c, place->path, name, &file));
     return rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_torch_model = {"directory of torch.save", detect_model, read_model, false};
+const rshi_ckpt_kind rshi_kind_torch_model = {"directory of torch.save", detect_torch_model, read_torch_model, false};
 
 /* ---- one file ---- */
 
-static bool detect_file(const rshi_ckpt_place *place) {
+static bool detect_torch_file(const rshi_ckpt_place *place) {
     return !place->is_directory && rshi_ckpt_is_torch(NULL, place->path);
 }
 
@@ -194,7 +195,7 @@ static rsh_status skip_other(void *ctx, const char *name, const char *what) {
     return RSH_OK;
 }
 
-/* Has the file parts of tensors whose other parts are in files of other ranks? */
+/* Does the file have sharded tensors, whose other parts are in files of other ranks? */
 static rsh_status has_sharded(const char *path, bool *out) {
     struct stat f;
     rshi_torch_file s;
@@ -209,7 +210,7 @@ static rsh_status has_sharded(const char *path, bool *out) {
     return st;
 }
 
-/* The files of all ranks beside this one. */
+/* Reads the files of all ranks in the same directory. */
 static rsh_status read_siblings(const char *path, const named *own, rsh_ckpt *c) {
     const char *slash = strrchr(path, '/');
     rshi_ckpt_place around = {0};
@@ -226,7 +227,7 @@ static rsh_status read_siblings(const char *path, const named *own, rsh_ckpt *c)
     return st;
 }
 
-static rsh_status read_file(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_torch_file(const rshi_ckpt_place *place, rsh_ckpt *c) {
     int32_t file;
     bool sharded = false;
     named own;
@@ -235,4 +236,4 @@ static rsh_status read_file(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return rshi_ckpt_add_torch(c, NULL, place->path, &file);
 }
 
-const rshi_ckpt_kind rshi_kind_torch_file = {"torch.save file", detect_file, read_file, false};
+const rshi_ckpt_kind rshi_kind_torch_file = {"torch.save file", detect_torch_file, read_torch_file, false};

@@ -1,7 +1,7 @@
-/* Torch shards: PyTorch's sharded safetensors: shard-SHARD-model-FILE-of-FILES.safetensors.
+/* Torch shards: reads PyTorch's sharded safetensors, shard-SHARD-model-FILE-of-FILES.safetensors.
  *
- * Each file has parts of tensors, and in its metadata, under DCP_SHARDING_INFO, where each part begins in its tensor.
- * The sizes of whole tensors are stored nowhere: a tensor ends where its last part ends. */
+ * Each file has parts of tensors, and the offset of each part in its tensor under DCP_SHARDING_INFO in its metadata.
+ * The sizes of whole tensors are not stored: a tensor ends where its last part ends. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -11,11 +11,11 @@
 typedef struct piece {
     const char *name; /* in the checkpoint's store */
     int32_t file;
-    uint32_t entry; /* byte offset in the file of its entry */
-    uint64_t at;    /* and of its elements */
+    uint32_t entry; /* byte offset of its entry in the file */
+    uint64_t at;    /* byte offset of its elements */
     rsh_dtype dtype;
     int ndim;
-    bool placed; /* has an offset */
+    bool has_offset;
     int64_t size[RSH_MAX_NDIM], offset[RSH_MAX_NDIM];
 } piece;
 
@@ -24,7 +24,7 @@ typedef struct sharding {
     const char *directory;
     piece *piece; /* owned */
     int64_t n, room;
-    int64_t shards, files; /* largest numbers in names */
+    int64_t shards, files; /* largest numbers in file names */
 } sharding;
 
 #define REFUSE(s, p, ...) rshi_ckpt_refuse((s)->c, (p)->file, (p)->entry, (p)->name, __VA_ARGS__)
@@ -41,21 +41,21 @@ static bool take_number(const char **p, const char *before, int64_t *out) {
     return sane;
 }
 
-/* "shard-00002-model-00001-of-00003.safetensors" */
+/* Parses "shard-00002-model-00001-of-00003.safetensors". */
 static bool read_name(const char *name, int64_t *shard, int64_t *file, int64_t *files) {
     return take_number(&name, "shard-", shard) && take_number(&name, "-model-", file) &&
            take_number(&name, "-of-", files) && !strcmp(name, ".safetensors");
 }
 
-static bool detect(const rshi_ckpt_place *place) {
+static bool detect_torch_shards(const rshi_ckpt_place *place) {
     int64_t shard, file, files;
     for (int64_t i = 0; i < place->nnames; i++)
         if (read_name(place->name[i], &shard, &file, &files)) return true;
     return false;
 }
 
-/* The first number from 1 to n that no name has; 0: they are all there.  -1: no memory.  The first that is missing is
- * at most one more than there are names. */
+/* Returns the first number from 1 to n that no name has; 0: none is missing; -1: out of memory.  It is at most the
+ * number of names plus one. */
 static int64_t find_missing(const rshi_ckpt_place *place, int64_t n, bool by_shard) {
     int64_t shard, file, files, missing = 0;
     bool *seen = rshi_calloc((size_t)place->nnames + 2, sizeof *seen);
@@ -71,13 +71,14 @@ static int64_t find_missing(const rshi_ckpt_place *place, int64_t n, bool by_sha
     return missing;
 }
 
-/* Numbers count from 1 without gaps.  That the last shard is missing cannot be seen. */
+/* Checks that numbers count from 1 without gaps.  A missing last shard cannot be detected. */
 static rsh_status check_numbers(sharding *s, const rshi_ckpt_place *place) {
     int64_t shard, file, files;
     for (int64_t i = 0; i < place->nnames; i++) {
         if (!read_name(place->name[i], &shard, &file, &files)) continue;
         RSH_REQUIRE(shard >= 1 && file >= 1 && file <= files && (!s->files || files == s->files), RSH_EVALUE,
-                    "%.150s/%.100s: its numbers do not fit those of the other files", place->path, place->name[i]);
+                    "%.150s/%.100s: the numbers in its name contradict those of the other files", place->path,
+                    place->name[i]);
         s->shards = rshi_max(s->shards, shard);
         s->files = files;
     }
@@ -109,20 +110,21 @@ static rsh_status add_piece(sharding *s, int32_t file, const rshi_header *h, con
     return RSH_OK;
 }
 
-/* [o0, o1, ...] */
+/* Reads [o0, o1, ...]. */
 static rsh_status read_offsets(rshi_json *j, int *n, int64_t *offset) {
     rshi_json_token token = RSHI_JSON_END;
     RSH_TRY(rshi_json_want(j, RSHI_JSON_LIST));
     for (*n = 0;; ++*n) {
         RSH_TRY(rshi_json_next(j, &token));
         if (token == RSHI_JSON_LIST_END) return RSH_OK;
-        if (token != RSHI_JSON_NUMBER || !j->is_int || j->number < 0) return rshi_json_fail(j, "no offset");
-        if (*n == RSH_MAX_NDIM) return rshi_json_fail(j, "more than %d offsets", RSH_MAX_NDIM);
+        if (token != RSHI_JSON_NUMBER || !j->is_int || j->number < 0)
+            return rshi_json_fail(j, "expected an offset of at least 0");
+        if (*n == RSH_MAX_NDIM) return rshi_json_fail(j, "expected at most %d offsets", RSH_MAX_NDIM);
         offset[*n] = j->number;
     }
 }
 
-/* {"saved_offsets": [...]} */
+/* Reads {"saved_offsets": [...]}. */
 static rsh_status read_entry(rshi_json *j, int *n, int64_t *offset) {
     bool more, found = false;
     rsh_status st;
@@ -135,10 +137,11 @@ static rsh_status read_entry(rshi_json *j, int *n, int64_t *offset) {
         RSH_TRY(read_offsets(j, n, offset));
         found = true;
     }
-    return st ? st : found ? RSH_OK : rshi_json_fail(j, "an entry without \"saved_offsets\"");
+    return st ? st : found ? RSH_OK : rshi_json_fail(j, "an entry must have \"saved_offsets\"");
 }
 
-/* {"tensor": {"saved_offsets": [...]}, ...}; the pieces of the file are those from `first` on, by name. */
+/* Reads {"tensor": {"saved_offsets": [...]}, ...}.  The pieces of the file are those from `first` on, sorted by name.
+ */
 static rsh_status read_info(sharding *s, rshi_json *j, int64_t first) {
     bool more;
     rsh_status st;
@@ -149,11 +152,11 @@ static rsh_status read_info(sharding *s, rshi_json *j, int64_t first) {
         piece key = {.name = j->text, .file = s->n > first ? s->piece[first].file : 0};
         piece *p = s->n > first ? bsearch(&key, s->piece + first, (size_t)(s->n - first), sizeof key, by_name) : NULL;
         RSH_TRY(read_entry(j, &n, offset));
-        if (!p) continue; /* it describes a tensor that is in another file */
+        if (!p) continue; /* the tensor is in another file */
         if (n != p->ndim)
-            return REFUSE(s, p, "DCP_SHARDING_INFO has another number of offsets than the tensor has dims");
+            return REFUSE(s, p, "DCP_SHARDING_INFO must have one offset for each of its %d dims, got %d", p->ndim, n);
         memcpy(p->offset, offset, sizeof offset);
-        p->placed = true;
+        p->has_offset = true;
     }
     return st ? st : rshi_json_want(j, RSHI_JSON_END);
 }
@@ -171,7 +174,7 @@ static rsh_status read_header(sharding *s, int32_t file, const rshi_header *h) {
     if (st == RSH_EVALUE && strncmp(rsh_error_detail(), s->directory, strlen(s->directory)))
         st = rshi_fail(st, "%.150s: %s", s->c->file[file].path, rsh_error_detail());
     for (int64_t i = first; i < s->n && !st; i++)
-        if (!s->piece[i].placed) st = REFUSE(s, &s->piece[i], "DCP_SHARDING_INFO does not say where it belongs");
+        if (!s->piece[i].has_offset) st = REFUSE(s, &s->piece[i], "DCP_SHARDING_INFO has no entry for it");
     return st;
 }
 
@@ -191,14 +194,15 @@ static rsh_status read_file(sharding *s, const char *name) {
 
 /* ---- tensors ---- */
 
-/* Pieces [p, p + n) have one name. */
+/* Adds the tensor of pieces [p, p + n), which have the same name. */
 static rsh_status add_tensor(sharding *s, const piece *p, int64_t n) {
     int64_t shape[RSH_MAX_NDIM] = {0}, end, tensor;
     for (int64_t i = 0; i < n; i++) {
-        if (p[i].dtype != p->dtype) return REFUSE(s, &p[i], "another dtype than in another file");
-        if (p[i].ndim != p->ndim) return REFUSE(s, &p[i], "another number of dims than in another file");
+        if (p[i].dtype != p->dtype) return REFUSE(s, &p[i], "its dtype differs from that in another file");
+        if (p[i].ndim != p->ndim) return REFUSE(s, &p[i], "its number of dims differs from that in another file");
         for (int d = 0; d < p->ndim; d++) {
-            if (!rshi_add(p[i].offset[d], p[i].size[d], &end)) return REFUSE(s, &p[i], "it ends beyond 64 bits");
+            if (!rshi_add(p[i].offset[d], p[i].size[d], &end))
+                return REFUSE(s, &p[i], "its offset plus its size exceeds 2^63 - 1");
             shape[d] = rshi_max(shape[d], end);
         }
     }
@@ -217,7 +221,7 @@ static rsh_status add_tensors(sharding *s) {
     return RSH_OK;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+static rsh_status read_torch_shards(const rshi_ckpt_place *place, rsh_ckpt *c) {
     sharding s = {.c = c, .directory = place->path};
     int64_t shard, file, files;
     rsh_status st = check_numbers(&s, place);
@@ -228,4 +232,5 @@ static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 
-const rshi_ckpt_kind rshi_kind_torch_shards = {"sharded safetensors of PyTorch", detect, read_all, false};
+const rshi_ckpt_kind rshi_kind_torch_shards = {"sharded safetensors of PyTorch", detect_torch_shards, read_torch_shards,
+                                               false};

@@ -1,4 +1,4 @@
-/* Stated: digests that a checkpoint's files state, compared with the elements that are read. */
+/* Stated: checks the digests that a checkpoint's files state. */
 #include "ckpt/impl.h"
 
 #include <string.h>
@@ -12,9 +12,11 @@ rsh_status rshi_stated_compare(const rsh_ckpt *c, int64_t tensor, rsh_digest ele
     rsh_digest_merge(&got, elements);
     rsh_digest_text(got, text);
     *damaged = memcmp(&stated, &got, sizeof stated) != 0;
-    RSH_REQUIRE(!*damaged, RSH_EIO,
-                "%s: tensor \"%.300s\": its files state the digest %s, its elements have %s: they were damaged",
-                c->path, t->name, t->digest, text);
+    RSH_REQUIRE(
+        !*damaged, RSH_EIO,
+        "%s: tensor \"%.300s\" is damaged: its files state the digest %s, but its elements have %s; restore the "
+        "files from another copy",
+        c->path, t->name, t->digest, text);
     return RSH_OK;
 }
 
@@ -28,7 +30,7 @@ typedef struct checking {
     const int64_t *tensor;
 } checking;
 
-static void lies(void *ctx, int64_t i, rshi_file_tensor *from, rshi_file_tensor *to) {
+static void describe_sides(void *ctx, int64_t i, rshi_file_tensor *from, rshi_file_tensor *to) {
     const checking *k = ctx;
     const rshi_ckpt_tensor *t = &k->c->tensor[k->tensor[i]];
     *from = (rshi_file_tensor){t->name, t->dtype, t->ndim, t->shape, t->layout, k->c->parts + t->part, NULL};
@@ -38,7 +40,8 @@ static void lies(void *ctx, int64_t i, rshi_file_tensor *from, rshi_file_tensor 
 rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensors, uint64_t mem, int threads,
                              bool *damaged) {
     checking k = {c, tensors};
-    rshi_job j = {.source = c, .deed = RSHI_WINDOW_DIGEST, .digest = true, .ntensors = n, .lies = lies, .ctx = &k};
+    rshi_job j = {
+        .source = c, .mode = RSHI_WINDOW_DIGEST, .digest = true, .ntensors = n, .describe = describe_sides, .ctx = &k};
     if (!n) return RSH_OK;
     j.mem = mem;
     j.threads = threads;

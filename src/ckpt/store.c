@@ -1,9 +1,9 @@
-/* Store: bytes that many entries need for as long as their owner lives, in blocks that never move. */
+/* Store: an arena allocator; its blocks never move and are freed together. */
 #include "ckpt/ckpt.h"
 
 #include <string.h>
 
-#define BLOCK 65536 /* bytes; a longer text gets a block of its own */
+#define BLOCK 65536 /* bytes; a longer text gets its own block */
 
 static rsh_status add_block(rshi_ckpt_store *s, size_t n) {
     RSH_TRY(RSHI_GROW(s->block, s->nblocks + 1, &s->room));

@@ -1,4 +1,4 @@
-/* Target: the files of a result, and where in them every part will lie. */
+/* Target: plans the files of a result and the offset of every part in them. */
 #include "ckpt/gguf.h"
 #include "ckpt/impl.h"
 #include "ckpt/rules.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PARTS  INT64_C(8388608) /* of a target: some 50 bytes of memory each */
-#define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file, as Hugging Face's tools have it */
+#define MOST_PARTS  INT64_C(8388608) /* of a target; each takes about 50 bytes of memory */
+#define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file; the default of Hugging Face's tools */
 
 void rshi_target_free(rshi_target *t) {
     for (int64_t i = 0; t->tensor && i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
@@ -49,13 +49,13 @@ static rsh_status add_rank_part(rshi_target *t, int64_t tensor, int64_t rank, bo
     RSH_TRY(rsh_layout_part(l, rank, 0, &part));
     if (dedup) RSH_TRY(rshi_part_copy_of(l, rank, &of));
     RSH_REQUIRE(part.count * rsh_dtype_bits(rsh_layout_dtype(l)) % 8 == 0, RSH_EUNSUP,
-                "tensor \"%.300s\": %s: the part of rank %" PRId64 " ends inside a byte",
+                "tensor \"%.300s\": %s: the part of rank %" PRId64 " does not have a whole number of bytes",
                 t->source->tensor[t->tensor[tensor].source].name, rsh_layout_text(l), rank);
     if (of < 0) RSH_TRY(add_entry(t, tensor, bytes_of(rsh_layout_dtype(l), part.count)));
     return add_part(t);
 }
 
-/* Entries in the order of tensors; `rank` of an entry is told by its part. */
+/* Lists entries in the order of tensors; the rank of an entry follows from its part. */
 static rsh_status list_parts(rshi_target *t, bool dedup) {
     for (int64_t i = 0; i < t->ntensors; i++) {
         rshi_target_tensor *x = &t->tensor[i];
@@ -76,11 +76,11 @@ static rsh_status list_parts(rshi_target *t, bool dedup) {
 
 typedef struct filing {
     rshi_target *t;
-    uint64_t most;  /* bytes of data in a file */
-    int64_t most_tensors;
-    int64_t *first; /* of each rank the number of its first entry in `order`; nranks + 1 */
-    int64_t *order; /* entries by rank, in the order of tensors */
-    bool parts;     /* may a rank have several files? */
+    uint64_t most;        /* limit of data bytes per file */
+    int64_t most_tensors; /* limit of tensors per file */
+    int64_t *first; /* for each rank the index of its first entry in `order`; nranks + 1 of them */
+    int64_t *order; /* entries sorted by rank, then by tensor */
+    bool parts;     /* a rank may have several files */
 } filing;
 
 static int64_t entry_rank(const rshi_target *t, const rshi_target_entry *e) {
@@ -111,20 +111,20 @@ static rsh_status add_file(rshi_target *t, int64_t rank, int64_t entry) {
     return RSH_OK;
 }
 
-/* Bytes that a tensor takes in a file: in GGUF every one is aligned. */
-static uint64_t in_file(const rshi_target *t, uint64_t bytes) {
+/* Returns the bytes that a tensor takes in a file.  GGUF aligns every tensor. */
+static uint64_t bytes_in_file(const rshi_target *t, uint64_t bytes) {
     uint64_t align = t->gguf ? t->gguf->align : 1;
     return (bytes + align - 1) / align * align;
 }
 
-/* Entries of one rank to one or more files, which numbers entries anew in `sorted`. */
+/* Assigns the entries of one rank to one or more files, and appends them to `sorted`. */
 static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, int64_t *n) {
     rshi_target *t = f->t;
     uint64_t used = 0;
     RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
     for (int64_t i = f->first[rank]; i < f->first[rank + 1]; i++) {
         const rshi_target_entry *e = &t->entry[f->order[i]];
-        uint64_t bytes = in_file(t, e->end);
+        uint64_t bytes = bytes_in_file(t, e->end);
         bool full = (used && used + bytes > f->most) || t->file[t->nfiles - 1].nentries == f->most_tensors;
         if (f->parts && full) {
             RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
@@ -137,7 +137,7 @@ static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, 
     return RSH_OK;
 }
 
-static rsh_status assign(filing *f) {
+static rsh_status assign_entries(filing *f) {
     rshi_target *t = f->t;
     int64_t n = 0;
     RSH_TRY(sort_by_rank(f));
@@ -152,13 +152,13 @@ static rsh_status assign(filing *f) {
     return RSH_OK;
 }
 
-/* ---- places in a file: larger elements first, so that all are aligned without holes ---- */
+/* ---- offsets in a file: larger elements first, so that all are aligned without padding ---- */
 
 static int element_bits(const rshi_target *t, const rshi_target_entry *e) {
     return rsh_dtype_bits(t->tensor[e->tensor].dtype);
 }
 
-/* In the order of the source, each aligned. */
+/* Sets the offsets of entries in the order of the source, each aligned. */
 static rsh_status place_aligned(rshi_target *t, const rshi_target_file *f) {
     uint64_t at = 0;
     for (int64_t i = f->entry; i < f->entry + f->nentries; i++) {
@@ -166,12 +166,12 @@ static rsh_status place_aligned(rshi_target *t, const rshi_target_file *f) {
         uint64_t bytes = e->end;
         e->begin = at;
         e->end = at + bytes;
-        at += in_file(t, bytes);
+        at += bytes_in_file(t, bytes);
     }
     return RSH_OK;
 }
 
-/* Stable, by the few sizes that there are. */
+/* Sorts entries by element size, keeping their order otherwise, and sets their offsets. */
 static rsh_status place_entries(rshi_target *t, const rshi_target_file *f) {
     static const int bits[] = {128, 64, 32, 16, 8, 6, 4};
     rshi_target_entry *list = t->entry + f->entry, *sorted = rshi_alloc((size_t)f->nentries, sizeof *sorted);
@@ -194,7 +194,7 @@ typedef struct measuring {
     uint64_t bytes, hash;
 } measuring;
 
-static int measure(void *ctx, const char *text, size_t length) {
+static int measure_header(void *ctx, const char *text, size_t length) {
     measuring *m = ctx;
     m->bytes += length;
     m->hash = rshi_hash(text, length, m->hash);
@@ -204,18 +204,18 @@ static int measure(void *ctx, const char *text, size_t length) {
 static rsh_status finish_file(rshi_target *t, int64_t i) {
     rshi_target_file *f = &t->file[i];
     measuring m = {0, t->hash};
-    rsh_sink sink = {measure, &m};
+    rsh_sink sink = {measure_header, &m};
     RSH_TRY(t->gguf ? place_aligned(t, f) : place_entries(t, f));
     RSH_TRY(rshi_target_header(t, i, NULL, &sink));
     RSH_REQUIRE(t->gguf || m.bytes - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
-                "%s: its header would have %" PRIu64
-                " bytes, safetensors allows %u; fewer tensors in a file (a smaller "
-                "--max-shard-size) have smaller headers",
+                "%s: the header would have %" PRIu64
+                " bytes, but safetensors allows %u; use a smaller --max-shard-size, so that there are fewer tensors "
+                "per file",
                 f->name, m.bytes - 8, RSHI_HEADER_MOST);
     f->header = f->size = m.bytes;
     for (int64_t k = f->entry; k < f->entry + f->nentries; k++) {
         t->parts[t->entry[k].part] = (rshi_ckpt_part){(int32_t)i, f->header + t->entry[k].begin};
-        f->size = f->header + in_file(t, t->entry[k].end);
+        f->size = f->header + bytes_in_file(t, t->entry[k].end);
     }
     t->bytes += f->size;
     t->hash = rshi_hash(f->name, strlen(f->name), m.hash);
@@ -284,10 +284,13 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
     f.most_tensors = o->max_tensors ? o->max_tensors : INT64_MAX;
     f.parts = t->by_rank ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
     RSH_REQUIRE(!t->by_rank || !limited || f.parts, RSH_EVALUE,
-                "%s: rank files are split into parts only if `files` names {part}", t->rules->name);
-    RSH_REQUIRE(!single || !limited, RSH_EVALUE, "%.300s: a single file cannot be split; name a directory%s", single,
-                t->gguf ? ", with --format gguf" : "");
-    rsh_status st = assign(&f);
+                "%s: --max-shard-size needs {part} in the files line, as in \"files "
+                "rank-{rank}-part-{part}.safetensors\"",
+                t->rules->name);
+    RSH_REQUIRE(!single || !limited, RSH_EVALUE,
+                "%.300s: --max-shard-size cannot split a single file; give a directory as the target%s", single,
+                t->gguf ? ", and --format gguf" : "");
+    rsh_status st = assign_entries(&f);
     rshi_free(f.first);
     rshi_free(f.order);
     if (!st) st = t->by_rank ? name_ranks(t) : t->gguf ? name_gguf(t, single) : name_whole(t, single);
@@ -295,7 +298,7 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
     return st;
 }
 
-/* Rules without a mesh and without ranks say names, not cuts. */
+/* Do the rules name ranks?  Rules without a mesh only select, rename and build whole tensors. */
 static bool names_ranks(const rsh_ckpt_rules *r) {
     if (r->mesh || r->files) return true;
     for (int64_t i = 0; i < r->nrules; i++) {
@@ -305,15 +308,15 @@ static bool names_ranks(const rsh_ckpt_rules *r) {
     return false;
 }
 
-/* A directory of such a name is not what its author wanted. */
+/* Rejects endings of other formats: the user expects a file of that format, not a directory. */
 static rsh_status check_ending(const char *name, bool gguf) {
     static const char *const endings[] = {".bin", ".pt",  ".pth",  ".npz", ".npy",
                                           ".pkl", ".onnx", ".h5",   ".json", ".gguf"};
     RSH_REQUIRE(!gguf || !rshi_ckpt_ends(name, ".safetensors"), RSH_EVALUE,
-                "%s: with --format gguf name a file that ends in .gguf, or a directory", name);
+                "%s: the target of --format gguf must be a file whose name ends in .gguf, or a directory", name);
     for (size_t i = 0; i < sizeof endings / sizeof *endings - gguf; i++)
         RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
-                    "%s: results are safetensors, not %s files; name a file that ends in .safetensors, or a directory",
+                    "%s: the result is safetensors, not %s; give a target that ends in .safetensors, or a directory",
                     name, endings[i]);
     return RSH_OK;
 }
@@ -331,16 +334,19 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
     RSH_TRY(check_ending(name, gguf));
     if (gguf) out->gguf = source->gguf;
     RSH_REQUIRE(!single || !by_rank, RSH_EVALUE,
-                "%s: rank files need a directory, and its name should not end in .safetensors", name);
+                "%s: rank files are written to a directory, whose name must not end in .safetensors", name);
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,
-                "%s: `files %.200s`: names of rank files end in .safetensors, or the result is not found when it is "
-                "opened",
+                "%s: \"files %.200s\": names of rank files must end in .safetensors",
                 opts->to->name, opts->to->files);
     RSH_REQUIRE(!opts->to || !opts->to->files || !strchr(opts->to->files, '/'), RSH_EVALUE,
-                "%s: `files %.200s`: files of a result are names in one directory, without '/'", opts->to->name,
+                "%s: \"files %.200s\": rank files of a result are in one directory; remove the '/'", opts->to->name,
                 opts->to->files);
     rsh_status st = rshi_target_lay_out(out);
-    if (!st && !out->ntensors) st = rshi_fail(RSH_EVALUE, "%s: no tensor is left to convert", source->path);
+    if (!st && !out->ntensors)
+        st = rshi_fail(RSH_EVALUE,
+                       "%s: no tensor is left to convert; check --include, --exclude "
+                       "and drop lines",
+                       source->path);
     if (!st) st = list_parts(out, opts->dedup);
     if (!st) st = make_files(out, opts, !single ? NULL : slash ? slash + 1 : name);
     if (st) rshi_target_free(out);

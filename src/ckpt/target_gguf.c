@@ -1,7 +1,7 @@
-/* Target GGUF: the first bytes of a GGUF file that is to be written: metadata and the list of tensors.
+/* Target GGUF: writes the header of a GGUF file: metadata and the list of tensors.
  *
- * The first file has all metadata of the source, byte for byte.  If there are several, each has the keys that llama.cpp
- * looks for: split.no, split.count and split.tensors.count. */
+ * The first file has all metadata of the source, byte for byte.  If there are several files, each has the keys that
+ * llama.cpp needs: split.no, split.count and split.tensors.count. */
 #include "ckpt/gguf.h"
 #include "ckpt/impl.h"
 
@@ -22,7 +22,7 @@ typedef struct emitting {
 
 static void flush(emitting *e) {
     if (!e->st && e->used && e->sink->write(e->sink->ctx, e->buffer, e->used))
-        e->st = rsh_error_detail()[0] ? RSH_EIO : rshi_fail(RSH_EIO, "%s: its header cannot be written", e->f->name);
+        e->st = rsh_error_detail()[0] ? RSH_EIO : rshi_fail(RSH_EIO, "%s: cannot write the header", e->f->name);
     e->used = 0;
 }
 
@@ -66,7 +66,7 @@ static void emit_pair(emitting *e, const rshi_gguf_pair *p) {
     }
 }
 
-/* Readers take the alignment of a file from the file itself. */
+/* Each file states its alignment if it is not the default, because readers look only at the file itself. */
 static void emit_metadata(emitting *e, int64_t file) {
     const struct rshi_gguf *g = e->t->gguf;
     bool split = e->t->nfiles > 1, aligned = file && g->align != RSHI_GGUF_ALIGN;

@@ -1,11 +1,11 @@
-/* Target header: the first bytes of a safetensors file that is to be written, and the index beside several. */
+/* Target header: writes the header of a safetensors file, and the index of a directory of several files. */
 #include "ckpt/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BUFFER 32768 /* bytes that are collected before the sink is called */
+#define BUFFER 32768 /* bytes collected before the sink is called */
 
 typedef struct emitting {
     const rsh_sink *sink;
@@ -18,9 +18,9 @@ typedef struct emitting {
     const rsh_digest *sums;
 } emitting;
 
-static void flush(emitting *e) {
+static void flush_buffer(emitting *e) {
     if (!e->st && e->sink->write(e->sink->ctx, e->buffer, e->used))
-        e->st = rsh_error_detail()[0] ? RSH_EIO : rshi_fail(RSH_EIO, "the header of %s is not written", e->f->name);
+        e->st = rsh_error_detail()[0] ? RSH_EIO : rshi_fail(RSH_EIO, "cannot write the header of %s", e->f->name);
     e->used = 0;
 }
 
@@ -37,7 +37,7 @@ static void emit(emitting *e, const char *text, size_t n) {
         e->used += k;
         text += k;
         n -= k;
-        if (e->used == BUFFER) flush(e);
+        if (e->used == BUFFER) flush_buffer(e);
     }
 }
 
@@ -48,7 +48,7 @@ static void emit_number(emitting *e, uint64_t x) {
     emit(e, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, x));
 }
 
-/* The inside of a JSON string. */
+/* Writes text with the escapes of a JSON string. */
 static void emit_inside(emitting *e, const char *text) {
     for (const char *p = text;;) {
         const char *start = p;
@@ -145,7 +145,7 @@ static void emit_entry(emitting *e, const rshi_target_entry *x) {
     emit_text(e, "]}");
 }
 
-/* Blanks up to a multiple of 8, so that data is aligned. */
+/* Writes the JSON, padded with blanks to a multiple of 8, so that the data is aligned. */
 static void emit_json(emitting *e) {
     emit_metadata(e);
     for (int64_t i = e->f->entry; i < e->f->entry + e->f->nentries; i++) emit_entry(e, &e->t->entry[i]);
@@ -153,7 +153,7 @@ static void emit_json(emitting *e) {
     while (e->total % 8) emit_text(e, " ");
 }
 
-/* While nobody knows how long the JSON will be, its length stands as what it is not: this is for measuring. */
+/* In the first call the length of the JSON is unknown and written as 0; that call only measures the header. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums, const rsh_sink *sink) {
     if (t->gguf) return rshi_target_gguf_header(t, file, sink);
     emitting *e = RSHI_NEW(emitting);
@@ -167,7 +167,7 @@ rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_dige
     for (int i = 0; i < 8; i++) b[i] = (unsigned char)(length >> 8 * i);
     emit(e, (const char *)b, 8);
     emit_json(e);
-    flush(e);
+    flush_buffer(e);
     rsh_status st = e->st;
     rshi_free(e);
     return st;
@@ -195,7 +195,7 @@ rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink) {
             emit_text(e, "\"");
         }
     emit_text(e, "\n  }\n}\n");
-    flush(e);
+    flush_buffer(e);
     rsh_status st = e->st;
     rshi_free(e);
     return st;

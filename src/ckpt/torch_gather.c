@@ -1,4 +1,4 @@
-/* Torch gather: tensors of files of torch.save become tensors of a checkpoint. */
+/* Torch gather: adds the tensors of torch.save files to a checkpoint. */
 #include "ckpt/torch_values.h"
 
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A tensor that says nothing about ranks, in one file. */
+/* A plain tensor of one file, without placements. */
 typedef struct rshi_torch_plain {
     const char *name; /* in the gathering's store */
     int64_t rank;
@@ -25,7 +25,7 @@ static rsh_status full_name(rshi_torch_gathering *g, const char *name, char **ou
     return *out ? RSH_OK : rshi_nomem();
 }
 
-/* ---- what a file has ---- */
+/* ---- the tensors of a file ---- */
 
 static rsh_status add_plain(rshi_torch_gathering *g, char *name, const rshi_pickle_value *v) {
     RSH_TRY(RSHI_GROW(g->plain, g->nplain + 1, &g->room));
@@ -36,14 +36,14 @@ static rsh_status add_plain(rshi_torch_gathering *g, char *name, const rshi_pick
     return RSH_OK;
 }
 
-/* One sharded tensor at hand. */
+/* The current sharded tensor. */
 typedef struct sharded {
     rshi_torch_gathering *g;
     const char *name;
     const rshi_pickle_value *v;
 } sharded;
 
-/* The whole tensor, which another rank may have named already. */
+/* Finds the whole tensor, if another rank has already added it, or adds it. */
 static rsh_status whole_tensor(const sharded *x, const rshi_torch_box *b, int64_t *tensor) {
     rsh_ckpt *c = x->g->c;
     *tensor = rshi_ckpt_find(c, x->name, strlen(x->name));
@@ -53,7 +53,7 @@ static rsh_status whole_tensor(const sharded *x, const rshi_torch_box *b, int64_
     const rshi_ckpt_tensor *t = &c->tensor[*tensor];
     if (t->dtype != b->local.dtype || t->ndim != b->ndim ||
         (t->ndim && memcmp(t->shape, b->shape, (size_t)t->ndim * sizeof *t->shape)))
-        return rshi_ckpt_refuse(c, x->g->file, x->v->at, x->name, "another rank has it with another dtype or shape");
+        return rshi_ckpt_refuse(c, x->g->file, x->v->at, x->name, "its dtype or shape differs between ranks");
     return RSH_OK;
 }
 
@@ -62,7 +62,7 @@ static rsh_status add_box(void *ctx, const rshi_torch_box *b) {
     rsh_ckpt *c = x->g->c;
     int64_t tensor;
     RSH_TRY(whole_tensor(x, b, &tensor));
-    if (c->tensor[tensor].nparts) return RSH_OK; /* whole and in another order of dims: one copy is enough */
+    if (c->tensor[tensor].nparts) return RSH_OK; /* it is whole and not row-major; one copy is enough */
     return rshi_ckpt_add_saved(c, tensor, b->offset, &b->local, x->g->file);
 }
 
@@ -76,7 +76,7 @@ static rsh_status take_tensor(void *ctx, const char *name, const rshi_pickle_val
 }
 
 static rsh_status list_other(rshi_torch_gathering *g, const char *name, const char *what) {
-    if (rshi_name_table_find(&g->others, name) >= 0) return RSH_OK; /* another rank has one, too */
+    if (rshi_name_table_find(&g->others, name) >= 0) return RSH_OK; /* already listed for another rank */
     RSH_TRY(rshi_ckpt_add_other(g->c, name, what));
     return rshi_name_table_add(&g->others, name, 0);
 }
@@ -88,7 +88,7 @@ static rsh_status take_other(void *ctx, const char *name, const char *what) {
     return list_other(g, full, what);
 }
 
-/* "model" of "model.pt". */
+/* Returns "model" for "model.pt". */
 static rsh_status stem_of(const char *name, char **out) {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strrchr(base, '.');
     rshi_text text = {0};
@@ -161,8 +161,8 @@ static rsh_status same_bytes(int a, int b, const plain *x, const plain *y, const
     return RSH_OK;
 }
 
-/* Have two ranks the same elements? */
-static rsh_status compare(const rsh_ckpt *c, const plain *x, const plain *y, bool *same) {
+/* Do two ranks have the same elements? */
+static rsh_status compare_plain(const rsh_ckpt *c, const plain *x, const plain *y, bool *same) {
     const rshi_saved_tensor *t = &x->tensor, *u = &y->tensor;
     int64_t bytes, other;
     *same = t->dtype == u->dtype && t->ndim == u->ndim &&
@@ -177,18 +177,18 @@ static rsh_status compare(const rsh_ckpt *c, const plain *x, const plain *y, boo
     return st;
 }
 
-/* Tensors of one name; *same is false if ranks have different ones. */
+/* Checks tensors of one name; *same is false if they differ between ranks. */
 static rsh_status check_group(const rshi_torch_gathering *g, const plain *p, int64_t n, bool *same) {
     *same = true;
     for (int64_t i = 1; i < n && *same; i++) {
         if (p[i].rank == p[i - 1].rank)
-            return rshi_ckpt_refuse(g->c, p[i].file, p[i].entry, p[i].name, "it is there a second time");
-        RSH_TRY(compare(g->c, p, &p[i], same));
+            return rshi_ckpt_refuse(g->c, p[i].file, p[i].entry, p[i].name, "duplicate tensor");
+        RSH_TRY(compare_plain(g->c, p, &p[i], same));
     }
     return RSH_OK;
 }
 
-/* Keeps one of those that are the same on all ranks; how many are left. */
+/* Keeps one copy of each tensor that is equal on all ranks; *left is the number of tensors left. */
 static rsh_status drop_copies(rshi_torch_gathering *g, int64_t *left) {
     *left = 0;
     if (g->nplain) qsort(g->plain, (size_t)g->nplain, sizeof *g->plain, by_name);
@@ -234,7 +234,7 @@ rsh_status rshi_ckpt_add_torch(rsh_ckpt *c, const char *directory, const char *n
     return st;
 }
 
-/* ---- tensors for those who place them themselves ---- */
+/* ---- for rank files that rules describe ---- */
 
 typedef struct handing {
     rsh_ckpt *c;
@@ -244,19 +244,19 @@ typedef struct handing {
     void *ctx;
 } handing;
 
-static rsh_status hand_tensor(void *ctx, const char *name, const rshi_pickle_value *v) {
+static rsh_status pass_tensor(void *ctx, const char *name, const rshi_pickle_value *v) {
     const handing *h = ctx;
     rshi_saved_tensor t;
     if (rshi_torch_is_sharded(v))
         return rshi_fail(RSH_EUNSUP,
-                         "%.150s: byte %" PRIu64 ": \"%.200s\" says itself how it is cut; leave the rules "
-                         "(--from) out",
+                         "%.150s: byte %" PRIu64 ": \"%.200s\" is a sharded tensor, which describes its own layout; "
+                         "omit --from",
                          h->file->span.file, h->file->pickle.base + v->at, name);
     RSH_TRY(rshi_saved_tensor_of(h->file, v, &t));
     return h->fn(h->ctx, name, v, &t);
 }
 
-static rsh_status hand_other(void *ctx, const char *name, const char *what) {
+static rsh_status list_non_tensor(void *ctx, const char *name, const char *what) {
     const handing *h = ctx;
     if (rshi_name_table_find(h->others, name) >= 0) return RSH_OK;
     char *kept = rshi_store_text(&h->c->store, name, strlen(name));
@@ -274,7 +274,7 @@ rsh_status rshi_torch_each_plain(rsh_ckpt *c, int32_t file, rshi_name_table *oth
     if (fd < 0) return rshi_io_fail(f->path);
     rsh_status st = rshi_saved_open(&(rshi_file_span){fd, f->path, 0, f->size}, &s);
     if (!st) rshi_ckpt_hash(c, file, s.bytes, s.pickle.end);
-    if (!st) st = rshi_torch_walk(&s, "tensor", &(rshi_torch_visitor){hand_tensor, hand_other, &h});
+    if (!st) st = rshi_torch_walk(&s, "tensor", &(rshi_torch_visitor){pass_tensor, list_non_tensor, &h});
     rshi_saved_close(&s);
     close(fd);
     return st;

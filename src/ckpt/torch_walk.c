@@ -1,4 +1,4 @@
-/* Torch walk: the values of a file of torch.save, one after the other, with names. */
+/* Torch walk: visits the values of a torch.save file and gives them names. */
 #include "ckpt/torch_values.h"
 
 #include <inttypes.h>
@@ -7,20 +7,20 @@
 
 typedef rshi_pickle_value value;
 
-enum { DEEP = 64 }; /* dicts in dicts */
+enum { DEEP = 64 }; /* levels of nested dicts and lists */
 
 typedef struct walking {
     const rshi_torch_file *s;
     const rshi_torch_visitor *to;
     const char *stem;
-    rshi_text name; /* of the value at hand; empty: the stem */
+    rshi_text name; /* of the current value; empty: the stem */
     uint64_t visited;
 } walking;
 
-static rsh_status walk(walking *w, const value *v, int depth);
+static rsh_status walk_value(walking *w, const value *v, int depth);
 
-/* A value of which only the kind is of interest. */
-static void describe(const value *v, char *what, size_t room) {
+/* Writes a short description of a non-tensor value. */
+static void describe_value(const value *v, char *what, size_t room) {
     switch (v->kind) {
     case RSHI_PICKLE_NONE: snprintf(what, room, "None"); break;
     case RSHI_PICKLE_BOOL: snprintf(what, room, "%s", v->number ? "True" : "False"); break;
@@ -44,27 +44,27 @@ static void describe(const value *v, char *what, size_t room) {
 
 static const char *name_of(const walking *w) { return w->name.length ? w->name.data : w->stem; }
 
-static rsh_status tell_other(walking *w, const value *v) {
+static rsh_status report_other(walking *w, const value *v) {
     char what[160];
-    describe(v, what, sizeof what);
+    describe_value(v, what, sizeof what);
     return w->to->other(w->to->ctx, name_of(w), what);
 }
 
 static bool is_container(const value *v) { return v->kind >= RSHI_PICKLE_TUPLE && v->kind <= RSHI_PICKLE_DICT; }
 
-/* Lists of plain numbers and texts are one thing, not many. */
+/* Is it a list of numbers and texts only?  Such a list is reported as one entry. */
 static bool is_simple(const value *v) {
     for (uint32_t i = 0; i < v->n; i++)
         if (is_container(v->item[i]) || v->item[i]->kind == RSHI_PICKLE_OBJECT) return false;
     return true;
 }
 
-/* Goes on with the value under a longer name. */
+/* Visits a value whose name is the current name, a dot and `text`. */
 static rsh_status walk_named(walking *w, const value *v, int depth, const char *text, size_t n) {
     size_t before = w->name.length;
     rshi_text_add(&w->name, "%s%.*s", before ? "." : "", (int)n, text);
     if (w->name.failed) return rshi_nomem();
-    RSH_TRY(walk(w, v, depth + 1));
+    RSH_TRY(walk_value(w, v, depth + 1));
     w->name.length = before;
     w->name.data[before] = 0;
     return RSH_OK;
@@ -73,7 +73,8 @@ static rsh_status walk_named(walking *w, const value *v, int depth, const char *
 static rsh_status walk_key(walking *w, const value *key, const value *v, int depth) {
     char number[32];
     if (key->kind == RSHI_PICKLE_TEXT) {
-        if (memchr(key->text, 0, key->n)) return rshi_pickle_fail(&w->s->pickle, key, "a key with a NUL in it");
+        if (memchr(key->text, 0, key->n))
+            return rshi_pickle_fail(&w->s->pickle, key, "the key of a dict contains a NUL character");
         return walk_named(w, v, depth, key->text, key->n);
     }
     if (key->kind == RSHI_PICKLE_INT || key->kind == RSHI_PICKLE_BOOL) {
@@ -97,20 +98,22 @@ static rsh_status walk_items(walking *w, const value *v, int depth) {
     return RSH_OK;
 }
 
-static rsh_status walk(walking *w, const value *v, int depth) {
+static rsh_status walk_value(walking *w, const value *v, int depth) {
     const rshi_pickle *p = &w->s->pickle;
     if (++w->visited > (uint64_t)p->length || depth > DEEP)
         return rshi_pickle_fail(
-            p, v, depth > DEEP ? "dicts in one another, more than %d deep" : "values refer to one another too often",
+            p, v,
+            depth > DEEP ? "dicts and lists are nested more than %d deep"
+                         : "values refer to each other too often; the file is damaged or malicious",
             DEEP);
     if (rshi_saved_is_tensor(v) || rshi_torch_is_sharded(v)) return w->to->tensor(w->to->ctx, name_of(w), v);
-    if (!is_container(v) || (v->kind != RSHI_PICKLE_DICT && is_simple(v))) return tell_other(w, v);
+    if (!is_container(v) || (v->kind != RSHI_PICKLE_DICT && is_simple(v))) return report_other(w, v);
     return walk_items(w, v, depth);
 }
 
 rsh_status rshi_torch_walk(const rshi_torch_file *s, const char *stem, const rshi_torch_visitor *to) {
     walking w = {.s = s, .stem = stem, .to = to};
-    rsh_status st = walk(&w, s->pickle.root, 0);
+    rsh_status st = walk_value(&w, s->pickle.root, 0);
     rshi_text_free(&w.name);
     return st;
 }

@@ -1,7 +1,7 @@
-/* View: a tensor that is made of others: which element of which source becomes which element of it.
+/* View: a tensor that is built from others.
  *
- * Views are trees.  Their leaves are tensors of a checkpoint.  All of a tree lies in one store and
- * is freed with it. */
+ * A view is a tree of operations, whose leaves are tensors of a checkpoint.  The tree is allocated
+ * in a store and freed with it. */
 #ifndef RESHARD_CKPT_VIEW_H
 #define RESHARD_CKPT_VIEW_H
 
@@ -11,13 +11,13 @@ typedef enum rshi_view_op {
     RSHI_VIEW_SOURCE,     /* a tensor of the checkpoint */
     RSHI_VIEW_CAT,        /* parts joined along dim */
     RSHI_VIEW_STACK,      /* parts along a new dim */
-    RSHI_VIEW_INTERLEAVE, /* `groups` blocks of each part in turn, along dim */
-    RSHI_VIEW_PERMUTE,    /* dim d of it is dim order[d] of the part */
+    RSHI_VIEW_INTERLEAVE, /* `groups` blocks of each part, alternating along dim */
+    RSHI_VIEW_PERMUTE,    /* dim d of the view is dim order[d] of the part */
     RSHI_VIEW_RANGE,      /* indices [lo, lo + size) of dim */
     RSHI_VIEW_BLOCKS,     /* indices [lo, lo + size) of every `period` indices of dim */
-    RSHI_VIEW_SELECT,     /* index lo of dim, which is left out */
+    RSHI_VIEW_SELECT,     /* index lo of dim; the dim is removed */
     RSHI_VIEW_RESHAPE,    /* the same elements in row-major order */
-    RSHI_VIEW_DEQUANTISE  /* parts[0] times parts[1], a scale for each block; f32 */
+    RSHI_VIEW_DEQUANTISE  /* part[0] times part[1], which has a scale for each block; f32 */
 } rshi_view_op;
 
 typedef struct rshi_ckpt_view rshi_ckpt_view;
@@ -26,8 +26,8 @@ struct rshi_ckpt_view {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM];
-    int64_t source; /* number of the tensor; of SOURCE */
-    bool checked;   /* of SOURCE: its elements count for the digest that it states */
+    int64_t source; /* of SOURCE: index of the tensor */
+    bool checked;   /* of SOURCE: its stated digest is checked */
     int dim;
     int64_t groups, lo, size, period;
     int order[RSH_MAX_NDIM];
@@ -37,16 +37,16 @@ struct rshi_ckpt_view {
     const rshi_ckpt_view *cat[RSH_MAX_NDIM]; /* the CAT that made a dim; NULL: none */
 };
 
-/* Each of these makes a view in the store.  RSH_EVALUE with a sentence if shapes or dtypes do not
- * fit; RSH_EUNSUP for elements that are no whole bytes; RSH_ENOMEM.  A dim of -1 is the last. */
+/* Each of these makes a view in the store.  RSH_EVALUE if shapes or dtypes do not match; RSH_EUNSUP
+ * for elements smaller than a byte; RSH_ENOMEM.  A dim of -1 is the last. */
 rsh_status rshi_view_source(rshi_ckpt_store *s, const rsh_ckpt *c, int64_t tensor,
                             rshi_ckpt_view **out);
-/* sizes (nsizes of them, or 0) are those that the parts must have along dim. */
+/* If nsizes > 0, sizes[i] is the size that part i must have along dim. */
 rsh_status rshi_view_cat(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt_view *const *parts,
                          int64_t nsizes, const int64_t *sizes, rshi_ckpt_view **out);
 rsh_status rshi_view_stack(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt_view *const *parts,
                            rshi_ckpt_view **out);
-/* sizes are those of a block of each part. */
+/* If nsizes > 0, sizes[i] is the size that a block of part i must have. */
 rsh_status rshi_view_interleave(rshi_ckpt_store *s, int64_t dim, int64_t groups, int64_t n,
                                 rshi_ckpt_view *const *parts, int64_t nsizes, const int64_t *sizes,
                                 rshi_ckpt_view **out);
@@ -60,7 +60,7 @@ rsh_status rshi_view_reshape(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_
 rsh_status rshi_view_dequantise(rshi_ckpt_store *s, const rshi_ckpt_view *x,
                                 const rshi_ckpt_view *scale, int64_t n, const int64_t *block,
                                 rshi_ckpt_view **out);
-/* Part i of n.  sizes NULL: equal parts. */
+/* Makes part i of n.  sizes NULL: equal parts. */
 rsh_status rshi_view_split(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t dim, int64_t n,
                            const int64_t *sizes, int64_t i, rshi_ckpt_view **out);
 rsh_status rshi_view_select(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t dim, int64_t i,
@@ -69,22 +69,22 @@ rsh_status rshi_view_deinterleave(rshi_ckpt_store *s, const rshi_ckpt_view *x, i
                                   int64_t groups, int64_t n, const int64_t *sizes, int64_t i,
                                   rshi_ckpt_view **out);
 
-/* "f32[4, 3]" */
+/* Writes dtype and shape, such as "f32[4, 3]". */
 void rshi_shape_text(rsh_dtype dtype, int ndim, const int64_t *shape, char *text, size_t room);
 #define RSHI_SHAPE_TEXT 260
 
-/* ---- where the elements of a view lie ---- */
+/* ---- finding the elements of a view in files ---- */
 
 struct rshi_ckpt_end;
-/* Fills an end with the pieces of a view of c, or of its base if it is mapped: one group for each
- * part of each source.  RSH_EUNSUP if there are more pieces than RSHI_MOST_PIECES; RSH_EIO if
- * scales cannot be read. */
+/* Fills an end with the pieces of a view of c (of its base, if c is mapped): one group for each
+ * part of each source.  Reads scales.  RSH_EUNSUP if there are more pieces than RSHI_MOST_PIECES;
+ * RSH_EIO if scales cannot be read. */
 rsh_status rshi_view_end(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name,
                          struct rshi_ckpt_end *out);
 #define RSHI_MOST_PIECES 65536
-/* Can rshi_view_end be called?  Nothing is read. */
+/* Checks that rshi_view_end would succeed, without reading anything. */
 rsh_status rshi_view_check(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name);
-/* Are dims of a source in another order in the view?  Then rows of it are short in files. */
+/* Does the view permute the dims of a source?  Then its rows are short runs in files. */
 bool rshi_view_is_turned(const rshi_ckpt_view *v);
 
 /* Calls fn for each source of the view, in the order of its operands. */

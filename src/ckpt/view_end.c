@@ -1,7 +1,7 @@
-/* View end: where the elements of a view lie: the pieces of its sources, taken through every operation.
+/* View end: finds the elements of a view in files: applies every operation of the view to the pieces of its sources.
  *
- * A piece is a product of stripes of the view's indices; its elements lie in one part of a source at offsets that are
- * affine in its local indices.  Every operation keeps that, or takes pieces apart until it holds. */
+ * A piece is a product of stripes of the view's indices.  Its elements are stored in one part of a source, at offsets
+ * that are affine in its local indices.  An operation that would break this divides pieces until it holds again. */
 #include "ckpt/view_pieces.h"
 #include "ckpt/view_read.h"
 
@@ -9,17 +9,18 @@
 
 /* ---- the list ---- */
 
-rsh_status rshi_pieces_add(rshi_piece_list *b, const rshi_placed *p) {
+rsh_status rshi_pieces_add(rshi_piece_list *b, const rshi_stored_piece *p) {
     rshi_ckpt_end *e = b->e;
-    RSH_REQUIRE(e->npieces < RSHI_MOST_PIECES, RSH_EUNSUP, "tensor \"%.200s\": its expression needs more than %d boxes",
-                b->name, RSHI_MOST_PIECES);
+    RSH_REQUIRE(e->npieces < RSHI_MOST_PIECES, RSH_EUNSUP,
+                "tensor \"%.200s\": its expression needs more than %d boxes; write it in smaller steps", b->name,
+                RSHI_MOST_PIECES);
     RSH_TRY(RSHI_GROW(e->piece, e->npieces + 1, &e->pieces_room));
     e->piece[e->npieces++] = *p;
     return RSH_OK;
 }
 
-/* Takes the pieces from number `start` off the list; they become the caller's. */
-static rsh_status take_pieces(rshi_piece_list *b, int64_t start, rshi_placed **list, int64_t *n) {
+/* Moves the pieces from index `start` on from the list to a new array, which the caller frees. */
+static rsh_status take_pieces(rshi_piece_list *b, int64_t start, rshi_stored_piece **list, int64_t *n) {
     *n = b->e->npieces - start;
     *list = rshi_alloc((size_t)*n, sizeof **list);
     if (!*list) return rshi_nomem();
@@ -30,7 +31,7 @@ static rsh_status take_pieces(rshi_piece_list *b, int64_t start, rshi_placed **l
 
 /* ---- one dim of a piece ---- */
 
-/* Local indices [first, first + n) of a stripe as one or two stripes; how many. */
+/* Divides local indices [first, first + n) of a stripe into one or two stripes; returns how many. */
 static int sub_stripes(const rshi_stripe *s, int64_t first, int64_t n, rshi_stripe out[2]) {
     int count = 0;
     int64_t block = first / s->len, in = first % s->len;
@@ -47,8 +48,8 @@ static int sub_stripes(const rshi_stripe *s, int64_t first, int64_t n, rshi_stri
     return count + 1;
 }
 
-rshi_placed rshi_piece_from(const rshi_placed *p, int d, int64_t first, rshi_stripe set) {
-    rshi_placed q = *p;
+rshi_stored_piece rshi_piece_from(const rshi_stored_piece *p, int d, int64_t first, rshi_stripe set) {
+    rshi_stored_piece q = *p;
     q.set[d] = set;
     q.base += first * p->stride[d];
     q.from += first * p->from_stride[d];
@@ -56,8 +57,8 @@ rshi_placed rshi_piece_from(const rshi_placed *p, int d, int64_t first, rshi_str
     return q;
 }
 
-/* Leaves out dim d, of which the piece has one index. */
-static void remove_dim(rshi_placed *p, int ndim, int d) {
+/* Removes dim d, in which the piece has one index. */
+static void remove_dim(rshi_stored_piece *p, int ndim, int d) {
     size_t n = (size_t)(ndim - 1 - d);
     memmove(p->set + d, p->set + d + 1, n * sizeof *p->set);
     memmove(p->stride + d, p->stride + d + 1, n * sizeof *p->stride);
@@ -65,7 +66,7 @@ static void remove_dim(rshi_placed *p, int ndim, int d) {
     memmove(p->scale_of + d, p->scale_of + d + 1, n * sizeof *p->scale_of);
 }
 
-static void insert_dim(rshi_placed *p, int ndim, int d, int64_t index) {
+static void insert_dim(rshi_stored_piece *p, int ndim, int d, int64_t index) {
     size_t n = (size_t)(ndim - d);
     memmove(p->set + d + 1, p->set + d, n * sizeof *p->set);
     memmove(p->stride + d + 1, p->stride + d, n * sizeof *p->stride);
@@ -79,13 +80,13 @@ static void insert_dim(rshi_placed *p, int ndim, int d, int64_t index) {
 
 /* ---- operations on one piece ---- */
 
-static rsh_status take_range(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+static rsh_status take_range(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     const rshi_stripe *s = &p->set[v->dim];
     int64_t first = rshi_stripe_before(s, v->lo), n = rshi_stripe_before(s, v->lo + v->size) - first;
     rshi_stripe out[2];
     int count = n ? sub_stripes(s, first, n, out) : 0;
     for (int i = 0; i < count; i++) {
-        rshi_placed q = rshi_piece_from(p, v->dim, first, out[i]);
+        rshi_stored_piece q = rshi_piece_from(p, v->dim, first, out[i]);
         first += rshi_stripe_size(&out[i]);
         q.set[v->dim].lo -= v->lo;
         RSH_TRY(rshi_pieces_add(b, &q));
@@ -93,16 +94,16 @@ static rsh_status take_range(rshi_piece_list *b, const rshi_ckpt_view *v, const 
     return RSH_OK;
 }
 
-static rsh_status take_index(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+static rsh_status take_index(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     const rshi_stripe *s = &p->set[v->dim];
     if (!rshi_stripe_has(s, v->lo)) return RSH_OK;
-    rshi_placed q = rshi_piece_from(p, v->dim, rshi_stripe_before(s, v->lo), rshi_stripe_range(0, 1));
+    rshi_stored_piece q = rshi_piece_from(p, v->dim, rshi_stripe_before(s, v->lo), rshi_stripe_range(0, 1));
     remove_dim(&q, v->ndim + 1, v->dim);
     return rshi_pieces_add(b, &q);
 }
 
-/* Of the blocks of deinterleave each becomes a piece, unless they follow each other in memory. */
-static rsh_status take_blocks(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+/* Makes a piece of each block of deinterleave; blocks that are adjacent in memory become one piece. */
+static rsh_status take_blocks(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     rshi_stripe blocks = {v->lo, v->size, v->period, v->groups, v->size};
     rsh_status st = RSH_OK;
     if (!v->size) return RSH_OK;
@@ -113,7 +114,7 @@ static rsh_status take_blocks(rshi_piece_list *b, const rshi_ckpt_view *v, const
         if (r.count > 1 && r.da == r.len && r.db == r.len) r = (rshi_run){r.ia, r.ib, r.len * r.count, 1, 0, 0};
         for (int64_t j = 0; j < r.count && !st; j++) {
             int64_t at = r.ib + j * r.db;
-            rshi_placed q = rshi_piece_from(p, v->dim, r.ia + j * r.da, rshi_stripe_range(at, at + r.len));
+            rshi_stored_piece q = rshi_piece_from(p, v->dim, r.ia + j * r.da, rshi_stripe_range(at, at + r.len));
             st = rshi_pieces_add(b, &q);
         }
         if (st) return st;
@@ -121,39 +122,39 @@ static rsh_status take_blocks(rshi_piece_list *b, const rshi_ckpt_view *v, const
     return RSH_OK;
 }
 
-/* [lo, hi) of an operand, which has blocks of `size`, of which the first is at `at` of each period. */
+/* One operand of interleave: in every period of the result its block of `size` indices starts at `at`. */
 typedef struct weaving {
     int dim;
     int64_t size, at, period;
 } weaving;
 
-static rsh_status weave_range(rshi_piece_list *b, const weaving *w, const rshi_placed *p, int64_t first, int64_t lo,
-                              int64_t hi) {
+static rsh_status interleave_range(rshi_piece_list *b, const weaving *w, const rshi_stored_piece *p, int64_t first,
+                                   int64_t lo, int64_t hi) {
     int64_t group = lo / w->size, in = lo % w->size, head = in ? rshi_min(hi - lo, w->size - in) : 0;
     if (head) {
         int64_t at = group * w->period + w->at + in;
-        rshi_placed q = rshi_piece_from(p, w->dim, first, rshi_stripe_range(at, at + head));
+        rshi_stored_piece q = rshi_piece_from(p, w->dim, first, rshi_stripe_range(at, at + head));
         RSH_TRY(rshi_pieces_add(b, &q));
         group++;
     }
     int64_t n = hi - lo - head, blocks = rshi_ceil_div(n, w->size), at = group * w->period + w->at;
     if (!n) return RSH_OK;
     rshi_stripe s = {at, w->size, w->period, blocks, n - (blocks - 1) * w->size};
-    rshi_placed q = rshi_piece_from(p, w->dim, first + head, blocks == 1 ? rshi_stripe_range(at, at + n) : s);
+    rshi_stored_piece q = rshi_piece_from(p, w->dim, first + head, blocks == 1 ? rshi_stripe_range(at, at + n) : s);
     return rshi_pieces_add(b, &q);
 }
 
-static rsh_status weave(rshi_piece_list *b, const weaving *w, const rshi_placed *p) {
+static rsh_status interleave_piece(rshi_piece_list *b, const weaving *w, const rshi_stored_piece *p) {
     const rshi_stripe *s = &p->set[w->dim];
     for (int64_t j = 0; j < s->count; j++) {
         int64_t lo = s->lo + j * s->stride, n = j == s->count - 1 ? s->last : s->len;
-        RSH_TRY(weave_range(b, w, p, j * s->len, lo, lo + n));
+        RSH_TRY(interleave_range(b, w, p, j * s->len, lo, lo + n));
     }
     return RSH_OK;
 }
 
-static void permute(const rshi_ckpt_view *v, rshi_placed *p) {
-    rshi_placed q = *p;
+static void permute_dims(const rshi_ckpt_view *v, rshi_stored_piece *p) {
+    rshi_stored_piece q = *p;
     for (int d = 0; d < v->ndim; d++) {
         int o = v->order[d];
         q.set[d] = p->set[o];
@@ -166,13 +167,14 @@ static void permute(const rshi_ckpt_view *v, rshi_placed *p) {
 
 /* ---- sources ---- */
 
-/* A stripe of several blocks has no affine index in the source: each block becomes a piece. */
-static rsh_status add_checked(rshi_piece_list *b, const rshi_placed *p, int ndim, int d) {
+/* Adds a piece whose index in the source is needed.  It is not affine across the blocks of a stripe, so each block
+ * becomes a piece. */
+static rsh_status add_checked(rshi_piece_list *b, const rshi_stored_piece *p, int ndim, int d) {
     if (d == ndim) return rshi_pieces_add(b, p);
     const rshi_stripe *s = &p->set[d];
     for (int64_t j = 0; j < s->count; j++) {
         int64_t lo = s->lo + j * s->stride, n = j == s->count - 1 ? s->last : s->len;
-        rshi_placed q = *p;
+        rshi_stored_piece q = *p;
         q.set[d] = rshi_stripe_range(lo, lo + n);
         q.base += j * s->len * p->stride[d];
         q.from += lo * p->from_stride[d];
@@ -181,7 +183,7 @@ static rsh_status add_checked(rshi_piece_list *b, const rshi_placed *p, int ndim
     return RSH_OK;
 }
 
-static rsh_status add_source_piece(rshi_piece_list *b, const rshi_ckpt_view *v, rshi_placed *p) {
+static rsh_status add_source_piece(rshi_piece_list *b, const rshi_ckpt_view *v, rshi_stored_piece *p) {
     for (int d = 0; d < RSH_MAX_NDIM; d++) p->scale_of[d] = -1;
     p->scale = -1;
     p->from = 0;
@@ -208,7 +210,7 @@ static rsh_status copy_end(rshi_piece_list *b, const rshi_ckpt_view *v, const rs
     e->ncopies += source->ncopies;
     e->size = rsh_dtype_size(v->dtype) > e->size ? source->size : e->size;
     for (int64_t i = 0; i < source->npieces; i++) {
-        rshi_placed p = source->piece[i];
+        rshi_stored_piece p = source->piece[i];
         p.group += group;
         RSH_TRY(add_source_piece(b, v, &p));
     }
@@ -217,14 +219,14 @@ static rsh_status copy_end(rshi_piece_list *b, const rshi_ckpt_view *v, const rs
 
 static rsh_status add_source(rshi_piece_list *b, const rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->c->tensor[v->source];
-    rshi_file_tensor lie = {.name = t->name,
+    rshi_file_tensor stored = {.name = t->name,
                     .dtype = t->dtype,
                     .ndim = t->ndim,
                     .shape = t->shape,
                     .layout = t->layout,
                     .parts = b->c->parts + t->part};
     rshi_ckpt_end source = {0};
-    rsh_status st = rshi_end_make(&lie, true, &source);
+    rsh_status st = rshi_end_make(&stored, true, &source);
     if (!st) st = copy_end(b, v, &source);
     rshi_end_free(&source);
     return st;
@@ -240,15 +242,16 @@ static rsh_status add_scales(rshi_piece_list *b, const rshi_ckpt_view *v, int64_
     memcpy(s.block, v->block, sizeof s.block);
     memcpy(s.shape, values->shape, sizeof s.shape);
     for (int d = 0; d < v->ndim; d++) n *= s.shape[d];
-    RSH_REQUIRE(n <= RSHI_MOST_SCALES, RSH_EUNSUP, "tensor \"%.200s\": more than %d scales", b->name, RSHI_MOST_SCALES);
+    RSH_REQUIRE(n <= RSHI_MOST_SCALES, RSH_EUNSUP, "tensor \"%.200s\" has too many scales; at most %d are supported",
+                b->name, RSHI_MOST_SCALES);
     RSH_TRY(RSHI_GROW(e->scale, e->nscales + 1, &e->scales_room));
     s.value = rshi_alloc((size_t)n, sizeof *s.value);
     if (!s.value) return rshi_nomem();
     e->scale[e->nscales++] = s;
     if (!b->dry) RSH_TRY(rshi_view_read(b->c, values, b->name, NULL, RSH_F32, s.value, NULL));
     for (int64_t i = start; i < e->npieces; i++) {
-        rshi_placed *p = &e->piece[i];
-        RSH_REQUIRE(p->scale < 0, RSH_EUNSUP, "tensor \"%.200s\": a dequantised tensor is dequantised again", b->name);
+        rshi_stored_piece *p = &e->piece[i];
+        RSH_REQUIRE(p->scale < 0, RSH_EUNSUP, "tensor \"%.200s\": dequantise must not be applied twice", b->name);
         p->scale = (int32_t)(e->nscales - 1);
         for (int d = 0; d < v->ndim; d++) {
             p->scale_of[d] = d;
@@ -258,17 +261,17 @@ static rsh_status add_scales(rshi_piece_list *b, const rshi_ckpt_view *v, int64_
     return RSH_OK;
 }
 
-/* Inside a stripe of several blocks local indices do not count on: pieces of one block each do. */
-static rsh_status add_unstriped(rshi_piece_list *b, const rshi_placed *p, int ndim, int d) {
+/* Adds one piece per block, since local indices jump between the blocks of a stripe. */
+static rsh_status add_unstriped(rshi_piece_list *b, const rshi_stored_piece *p, int ndim, int d) {
     if (d == ndim) {
-        rshi_placed q = *p;
+        rshi_stored_piece q = *p;
         for (int k = 0; k < ndim; k++) q.scale_first[k] = q.set[k].lo;
         return rshi_pieces_add(b, &q);
     }
     const rshi_stripe *s = &p->set[d];
     for (int64_t j = 0; j < s->count; j++) {
         int64_t lo = s->lo + j * s->stride, n = j == s->count - 1 ? s->last : s->len;
-        rshi_placed q = *p;
+        rshi_stored_piece q = *p;
         q.set[d] = rshi_stripe_range(lo, lo + n);
         q.base += j * s->len * p->stride[d];
         q.from += j * s->len * p->from_stride[d];
@@ -279,14 +282,14 @@ static rsh_status add_unstriped(rshi_piece_list *b, const rshi_placed *p, int nd
 
 /* ---- trees ---- */
 
-typedef rsh_status (*piece_fn)(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p);
+typedef rsh_status (*piece_fn)(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p);
 
 static rsh_status add_view(rshi_piece_list *b, const rshi_ckpt_view *v);
 
-/* The pieces of the only part, each replaced by what fn makes of it. */
+/* Adds the pieces of the only part and replaces each of them by what fn makes of it. */
 static rsh_status each_piece(rshi_piece_list *b, const rshi_ckpt_view *v, piece_fn fn) {
     int64_t start = b->e->npieces, n;
-    rshi_placed *list = NULL;
+    rshi_stored_piece *list = NULL;
     RSH_TRY(add_view(b, v->part[0]));
     rsh_status st = take_pieces(b, start, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) st = fn(b, v, &list[i]);
@@ -294,13 +297,13 @@ static rsh_status each_piece(rshi_piece_list *b, const rshi_ckpt_view *v, piece_
     return st;
 }
 
-static rsh_status weave_part(rshi_piece_list *b, const rshi_ckpt_view *v, int64_t i, weaving *w) {
+static rsh_status interleave_part(rshi_piece_list *b, const rshi_ckpt_view *v, int64_t i, weaving *w) {
     int64_t start = b->e->npieces, n;
-    rshi_placed *list = NULL;
+    rshi_stored_piece *list = NULL;
     RSH_TRY(add_view(b, v->part[i]));
     rsh_status st = take_pieces(b, start, &list, &n);
     w->size = v->part[i]->shape[v->dim] / v->groups;
-    for (int64_t k = 0; k < n && !st; k++) st = weave(b, w, &list[k]);
+    for (int64_t k = 0; k < n && !st; k++) st = interleave_piece(b, w, &list[k]);
     w->at += w->size;
     rshi_free(list);
     return st;
@@ -313,7 +316,7 @@ static rsh_status add_parts(rshi_piece_list *b, const rshi_ckpt_view *v) {
     for (int64_t i = 0; i < v->nparts; i++) {
         int64_t start = b->e->npieces;
         if (v->op == RSHI_VIEW_INTERLEAVE) {
-            RSH_TRY(weave_part(b, v, i, &w));
+            RSH_TRY(interleave_part(b, v, i, &w));
             continue;
         }
         RSH_TRY(add_view(b, v->part[i]));
@@ -328,19 +331,19 @@ static rsh_status add_parts(rshi_piece_list *b, const rshi_ckpt_view *v) {
     return RSH_OK;
 }
 
-static rsh_status unstripe(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+static rsh_status unstripe(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     return add_unstriped(b, p, v->ndim, 0);
 }
 
-static rsh_status permute_piece(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
-    rshi_placed q = *p;
-    permute(v, &q);
+static rsh_status permute_piece(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
+    rshi_stored_piece q = *p;
+    permute_dims(v, &q);
     return rshi_pieces_add(b, &q);
 }
 
 static rsh_status dequantise(rshi_piece_list *b, const rshi_ckpt_view *v) {
     int64_t start = b->e->npieces, n;
-    rshi_placed *list = NULL;
+    rshi_stored_piece *list = NULL;
     RSH_TRY(add_view(b, v->part[0]));
     RSH_TRY(add_scales(b, v, start));
     rsh_status st = take_pieces(b, start, &list, &n);
@@ -365,7 +368,7 @@ static rsh_status add_view(rshi_piece_list *b, const rshi_ckpt_view *v) {
     return RSH_OK;
 }
 
-/* Pieces of a group lie together, since operations keep their order. */
+/* Sets the pieces of each group; they are adjacent, since operations keep their order. */
 static void number_pieces(rshi_ckpt_end *e) {
     for (int64_t g = 0; g < e->ngroups; g++) e->group[g].npieces = e->group[g].piece = 0;
     for (int64_t i = e->npieces; i-- > 0;) {

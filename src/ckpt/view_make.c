@@ -1,4 +1,4 @@
-/* View make: views of tensors, with their shapes checked. */
+/* View make: makes views and checks their shapes. */
 #include "ckpt/view.h"
 
 #include <inttypes.h>
@@ -35,14 +35,14 @@ static rsh_status new_view(rshi_ckpt_store *s, rshi_view_op op, const rshi_ckpt_
 
 static rsh_status check_dim(const char *what, int64_t dim, int ndim, int *out) {
     *out = (int)(dim < 0 ? ndim - 1 : dim);
-    RSH_REQUIRE(*out >= 0 && *out < ndim, RSH_EVALUE, "%s: there is no dim %" PRId64 ", the tensor has %d dims", what,
-                dim, ndim);
+    RSH_REQUIRE(*out >= 0 && *out < ndim, RSH_EVALUE, "%s: dim %" PRId64 " is out of range for a tensor of %d dims",
+                what, dim, ndim);
     return RSH_OK;
 }
 
 static rsh_status check_elements(const rshi_ckpt_view *v) {
     RSH_REQUIRE(rsh_dtype_bits(v->dtype) % 8 == 0, RSH_EUNSUP,
-                "elements of %s are no whole bytes and cannot be rearranged", rsh_dtype_name(v->dtype));
+                "elements of %s are smaller than a byte and cannot be rearranged", rsh_dtype_name(v->dtype));
     return RSH_OK;
 }
 
@@ -56,7 +56,8 @@ static bool is_empty(const rshi_ckpt_view *v) {
 static rsh_status check_count(const rshi_ckpt_view *v) {
     int64_t n = 1;
     for (int d = 0; d < v->ndim && !is_empty(v); d++)
-        RSH_REQUIRE(rshi_mul(n, v->shape[d], &n) && rshi_mul(n, 1, &n), RSH_EVALUE, "the result has too many elements");
+        RSH_REQUIRE(rshi_mul(n, v->shape[d], &n) && rshi_mul(n, 1, &n), RSH_EVALUE,
+                    "the number of elements of the result exceeds 2^63 - 1");
     return RSH_OK;
 }
 
@@ -70,9 +71,9 @@ rsh_status rshi_view_source(rshi_ckpt_store *s, const rsh_ckpt *c, int64_t tenso
     return RSH_OK;
 }
 
-/* ---- of several ---- */
+/* ---- views of several parts ---- */
 
-/* Equal dtypes, and equal sizes except along `dim` (-1: everywhere). */
+/* Checks that parts have equal dtypes, and equal sizes except along `dim` (-1: no exception). */
 static rsh_status check_parts(const char *what, int dim, int64_t n, rshi_ckpt_view *const *parts) {
     char a[RSHI_SHAPE_TEXT], b[RSHI_SHAPE_TEXT];
     for (int64_t i = 0; i < n; i++) {
@@ -81,13 +82,13 @@ static rsh_status check_parts(const char *what, int dim, int64_t n, rshi_ckpt_vi
         text_of(parts[0], a);
         text_of(parts[i], b);
         RSH_REQUIRE(same, RSH_EVALUE, "%s: operands must have equal dtypes and shapes%s, got %s and %s", what,
-                    dim >= 0 ? " except along the dim" : "", a, b);
+                    dim >= 0 ? " except along DIM" : "", a, b);
         RSH_TRY(check_elements(parts[i]));
     }
     return RSH_OK;
 }
 
-static rsh_status join(rshi_ckpt_store *s, rshi_view_op op, const char *what, int64_t dim, int64_t n,
+static rsh_status join_parts(rshi_ckpt_store *s, rshi_view_op op, const char *what, int64_t dim, int64_t n,
                        rshi_ckpt_view *const *parts, rshi_ckpt_view **out) {
     int d;
     RSH_TRY(check_dim(what, dim, parts[0]->ndim, &d));
@@ -107,9 +108,9 @@ static rsh_status join(rshi_ckpt_store *s, rshi_view_op op, const char *what, in
 
 rsh_status rshi_view_cat(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt_view *const *parts, int64_t nsizes,
                          const int64_t *sizes, rshi_ckpt_view **out) {
-    RSH_TRY(join(s, RSHI_VIEW_CAT, "cat", dim, n, parts, out));
+    RSH_TRY(join_parts(s, RSHI_VIEW_CAT, "cat", dim, n, parts, out));
     (*out)->cat[(*out)->dim] = *out;
-    RSH_REQUIRE(!nsizes || nsizes == n, RSH_EVALUE, "cat: there are %" PRId64 " operands and %" PRId64 " sizes", n,
+    RSH_REQUIRE(!nsizes || nsizes == n, RSH_EVALUE, "cat: expected %" PRId64 " sizes, one per operand, got %" PRId64, n,
                 nsizes);
     for (int64_t i = 0; i < nsizes; i++)
         RSH_REQUIRE(sizes[i] == parts[i]->shape[(*out)->dim], RSH_EVALUE,
@@ -121,15 +122,16 @@ rsh_status rshi_view_cat(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt_v
 rsh_status rshi_view_interleave(rshi_ckpt_store *s, int64_t dim, int64_t groups, int64_t n,
                                 rshi_ckpt_view *const *parts, int64_t nsizes, const int64_t *sizes,
                                 rshi_ckpt_view **out) {
-    RSH_TRY(join(s, RSHI_VIEW_INTERLEAVE, "interleave", dim, n, parts, out));
+    RSH_TRY(join_parts(s, RSHI_VIEW_INTERLEAVE, "interleave", dim, n, parts, out));
     (*out)->groups = groups;
-    RSH_REQUIRE(!nsizes || nsizes == n, RSH_EVALUE, "interleave: there are %" PRId64 " operands and %" PRId64 " sizes",
-                n, nsizes);
+    RSH_REQUIRE(!nsizes || nsizes == n, RSH_EVALUE,
+                "interleave: expected %" PRId64 " sizes, one per operand, got %" PRId64, n, nsizes);
     for (int64_t i = 0; i < n; i++) {
         int64_t size = parts[i]->shape[(*out)->dim];
         RSH_REQUIRE(size % groups == 0, RSH_EVALUE,
-                    "interleave: dim %d of operand %" PRId64 " has size %" PRId64 ", which is no multiple of %" PRId64,
-                    (*out)->dim, i, size, groups);
+                    "interleave: the size of dim %d of operand %" PRId64 " must be a multiple of the %" PRId64
+                    " groups, got %" PRId64,
+                    (*out)->dim, i, groups, size);
         RSH_REQUIRE(!nsizes || size / groups == sizes[i], RSH_EVALUE,
                     "interleave: blocks of operand %" PRId64 " must have size %" PRId64 ", got %" PRId64, i, sizes[i],
                     size / groups);
@@ -140,7 +142,8 @@ rsh_status rshi_view_interleave(rshi_ckpt_store *s, int64_t dim, int64_t groups,
 rsh_status rshi_view_stack(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt_view *const *parts,
                            rshi_ckpt_view **out) {
     int ndim = parts[0]->ndim + 1, d;
-    RSH_REQUIRE(ndim <= RSH_MAX_NDIM, RSH_EUNSUP, "stack: the result has %d dims; at most %d", ndim, RSH_MAX_NDIM);
+    RSH_REQUIRE(ndim <= RSH_MAX_NDIM, RSH_EUNSUP, "stack: the result would have %d dims; at most %d are supported",
+                ndim, RSH_MAX_NDIM);
     RSH_TRY(check_dim("stack", dim, ndim, &d));
     RSH_TRY(check_parts("stack", -1, n, parts));
     RSH_TRY(new_view(s, RSHI_VIEW_STACK, parts[0], n, out));
@@ -155,9 +158,9 @@ rsh_status rshi_view_stack(rshi_ckpt_store *s, int64_t dim, int64_t n, rshi_ckpt
     return check_count(v);
 }
 
-/* ---- of one ---- */
+/* ---- views of one part ---- */
 
-static rsh_status of_one(rshi_ckpt_store *s, rshi_view_op op, const rshi_ckpt_view *x, rshi_ckpt_view **out) {
+static rsh_status view_of_one(rshi_ckpt_store *s, rshi_view_op op, const rshi_ckpt_view *x, rshi_ckpt_view **out) {
     RSH_TRY(check_elements(x));
     RSH_TRY(new_view(s, op, x, 1, out));
     (*out)->part[0] = x;
@@ -167,8 +170,8 @@ static rsh_status of_one(rshi_ckpt_store *s, rshi_view_op op, const rshi_ckpt_vi
 rsh_status rshi_view_permute(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t n, const int64_t *order,
                              rshi_ckpt_view **out) {
     bool seen[RSH_MAX_NDIM] = {0};
-    RSH_REQUIRE(n == x->ndim, RSH_EVALUE, "permute: the tensor has %d dims, got %" PRId64 " numbers", x->ndim, n);
-    RSH_TRY(of_one(s, RSHI_VIEW_PERMUTE, x, out));
+    RSH_REQUIRE(n == x->ndim, RSH_EVALUE, "permute: expected %d numbers, one per dim, got %" PRId64, x->ndim, n);
+    RSH_TRY(view_of_one(s, RSHI_VIEW_PERMUTE, x, out));
     for (int d = 0; d < n; d++) {
         RSH_REQUIRE(order[d] >= 0 && order[d] < n && !seen[order[d]], RSH_EVALUE,
                     "permute: expected each of the dims 0 to %d once", x->ndim - 1);
@@ -194,9 +197,9 @@ rsh_status rshi_view_range(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t 
     int d;
     RSH_TRY(check_dim("slice", dim, x->ndim, &d));
     RSH_REQUIRE(0 <= lo && lo <= hi && hi <= x->shape[d], RSH_EVALUE,
-                "slice: expected a range inside dim %d, which has size %" PRId64 ", got %" PRId64 " to %" PRId64, d,
+                "slice: the range must be inside dim %d of size %" PRId64 ", got %" PRId64 " to %" PRId64, d,
                 x->shape[d], lo, hi);
-    RSH_TRY(of_one(s, RSHI_VIEW_RANGE, x, out));
+    RSH_TRY(view_of_one(s, RSHI_VIEW_RANGE, x, out));
     (*out)->dim = d;
     (*out)->lo = lo;
     (*out)->size = (*out)->shape[d] = hi - lo;
@@ -219,8 +222,8 @@ rsh_status rshi_view_reshape(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_
             RSH_REQUIRE(rshi_mul(known, shape[d], &known), RSH_EVALUE, "reshape: the result is too large");
     }
     RSH_REQUIRE(hole < 0 ? known == count : known && count % known == 0, RSH_EVALUE,
-                "reshape: sizes of %" PRId64 " elements do not fit %s", known, text);
-    RSH_TRY(of_one(s, RSHI_VIEW_RESHAPE, x, out));
+                "reshape: the sizes have a product of %" PRId64 ", which does not match %s", known, text);
+    RSH_TRY(view_of_one(s, RSHI_VIEW_RESHAPE, x, out));
     (*out)->ndim = (int)n;
     memset((*out)->cat, 0, sizeof(*out)->cat);
     for (int d = 0; d < n; d++) (*out)->shape[d] = d == hole ? count / known : shape[d];
@@ -235,9 +238,9 @@ rsh_status rshi_view_dequantise(rshi_ckpt_store *s, const rshi_ckpt_view *x, con
     RSH_REQUIRE(n == x->ndim, RSH_EVALUE, "dequantise: %s needs %d block sizes, got %" PRId64, a, x->ndim, n);
     bool fits = scale->ndim == x->ndim;
     for (int d = 0; d < n && fits; d++) fits = block[d] > 0 && scale->shape[d] == rshi_ceil_div(x->shape[d], block[d]);
-    RSH_REQUIRE(fits, RSH_EVALUE, "dequantise: %s must have one scale for each block, got %s", a, b);
+    RSH_REQUIRE(fits, RSH_EVALUE, "dequantise: %s needs one scale for each block, got %s", a, b);
     RSH_REQUIRE(!rsh_dtype_check_convert(x->dtype, RSH_F32) && !rsh_dtype_check_convert(scale->dtype, RSH_F32),
-                RSH_ETYPE, "dequantise: %s and %s must convert to f32", a, b);
+                RSH_ETYPE, "dequantise: both dtypes must be convertible to f32, got %s and %s", a, b);
     RSH_TRY(check_elements(scale));
     RSH_TRY(check_elements(x));
     RSH_TRY(new_view(s, RSHI_VIEW_DEQUANTISE, x, 2, out));
@@ -248,7 +251,7 @@ rsh_status rshi_view_dequantise(rshi_ckpt_store *s, const rshi_ckpt_view *x, con
     return RSH_OK;
 }
 
-/* ---- one of several ---- */
+/* ---- parts of a view ---- */
 
 rsh_status rshi_view_split(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t dim, int64_t n, const int64_t *sizes,
                            int64_t i, rshi_ckpt_view **out) {
@@ -256,21 +259,22 @@ rsh_status rshi_view_split(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t 
     int64_t lo = 0, sum = 0;
     RSH_TRY(check_dim("split", dim, x->ndim, &d));
     RSH_REQUIRE(sizes || x->shape[d] % n == 0, RSH_EVALUE,
-                "split: dim %d has size %" PRId64 ", which is no multiple of %" PRId64 "; name the sizes of the parts",
+                "split: dim %d of size %" PRId64 " cannot be split into %" PRId64
+                " equal parts; write the sizes of the parts",
                 d, x->shape[d], n);
     for (int64_t k = 0; k < n; k++) {
         if (k == i) lo = sum;
         RSH_REQUIRE(rshi_add(sum, sizes ? sizes[k] : x->shape[d] / n, &sum), RSH_EVALUE, "split: sizes are too large");
     }
-    RSH_REQUIRE(sum == x->shape[d], RSH_EVALUE, "split: sizes add up to %" PRId64 ", dim %d has size %" PRId64, sum, d,
-                x->shape[d]);
+    RSH_REQUIRE(sum == x->shape[d], RSH_EVALUE, "split: sizes add up to %" PRId64 ", but dim %d has size %" PRId64, sum,
+                d, x->shape[d]);
     return rshi_view_range(s, x, d, lo, lo + (sizes ? sizes[i] : x->shape[d] / n), out);
 }
 
 rsh_status rshi_view_select(rshi_ckpt_store *s, const rshi_ckpt_view *x, int64_t dim, int64_t i, rshi_ckpt_view **out) {
     int d;
     RSH_TRY(check_dim("unstack", dim, x->ndim, &d));
-    RSH_TRY(of_one(s, RSHI_VIEW_SELECT, x, out));
+    RSH_TRY(view_of_one(s, RSHI_VIEW_SELECT, x, out));
     rshi_ckpt_view *v = *out;
     v->dim = d;
     v->lo = i;
@@ -290,9 +294,9 @@ rsh_status rshi_view_deinterleave(rshi_ckpt_store *s, const rshi_ckpt_view *x, i
         RSH_REQUIRE(rshi_add(period, sizes[k], &period), RSH_EVALUE, "deinterleave: sizes are too large");
     }
     RSH_REQUIRE(rshi_mul(period, groups, &all) && all == x->shape[d], RSH_EVALUE,
-                "deinterleave: %" PRId64 " groups of %" PRId64 " must make up dim %d, which has size %" PRId64, groups,
+                "deinterleave: %" PRId64 " groups of %" PRId64 " indices do not match dim %d of size %" PRId64, groups,
                 period, d, x->shape[d]);
-    RSH_TRY(of_one(s, RSHI_VIEW_BLOCKS, x, out));
+    RSH_TRY(view_of_one(s, RSHI_VIEW_BLOCKS, x, out));
     (*out)->dim = d;
     (*out)->groups = groups;
     (*out)->lo = lo;

@@ -1,11 +1,11 @@
-/* View read: a box of a view is moved into memory as it would be moved into a file. */
+/* View read: reads a box of a view into memory, with the code that copies windows to files. */
 #include "ckpt/view_read.h"
 
 #include <string.h>
 
 #include "ckpt/impl.h"
 
-#define BUDGET ((size_t)64 << 20) /* bytes of scratch */
+#define BUDGET ((size_t)64 << 20) /* bytes of buffers */
 
 static rsh_status write_memory(void *ctx, int32_t file, uint64_t at, const void *bytes, size_t n) {
     (void)file;
@@ -13,9 +13,9 @@ static rsh_status write_memory(void *ctx, int32_t file, uint64_t at, const void 
     return RSH_OK;
 }
 
-/* The box as one dense part of a file. */
+/* Describes the box as one contiguous part of a file. */
 static rsh_status make_end(const rshi_ckpt_view *v, const rsh_box *box, rsh_dtype to, rshi_ckpt_end *e) {
-    rshi_placed p = {.scale = -1};
+    rshi_stored_piece p = {.scale = -1};
     int64_t size[RSH_MAX_NDIM];
     for (int d = 0; d < v->ndim; d++) {
         size[d] = box->hi[d] - box->lo[d];
@@ -38,7 +38,7 @@ static rsh_status make_end(const rshi_ckpt_view *v, const rsh_box *box, rsh_dtyp
 rsh_status rshi_view_read(const rsh_ckpt *c, const rshi_ckpt_view *v, const char *name, const rsh_box *box,
                           rsh_dtype to, void *out, uint64_t *read) {
     rshi_files files = {.write = write_memory, .ctx = out};
-    rshi_mover m = {.source = c, .files = &files, .deed = RSHI_WINDOW_WRITE, .to = to, .budget = BUDGET};
+    rshi_mover m = {.source = c, .files = &files, .mode = RSHI_WINDOW_WRITE, .to = to, .budget = BUDGET};
     rsh_box all = {{0}, {0}};
     memcpy(all.hi, v->shape, sizeof all.hi);
     if (!box) box = &all;

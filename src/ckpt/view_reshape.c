@@ -1,8 +1,8 @@
-/* View reshape: a piece under other sizes.
+/* View reshape: divides a piece into pieces of the reshaped view.
  *
- * Old and new dims are divided into groups of equal products; a group of one dim on both sides stays as it is.  In
- * other groups the piece is taken apart into runs of the flattened group, whose elements lie at equal distances, and
- * each run into boxes of the new dims: a torn first row, whole rows, a torn last row. */
+ * Old and new dims are divided into groups of equal products; a group of one dim on both sides is unchanged.  In other
+ * groups the piece is divided into runs of the flattened group with a constant stride, and each run into boxes of the
+ * new dims: a partial first row, whole rows, a partial last row. */
 #include "ckpt/view_pieces.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@ typedef struct dim_group {
 
 typedef struct reshaping {
     rshi_piece_list *b;
-    const rshi_ckpt_view *v; /* the new one */
-    const int64_t *old;      /* sizes */
-    const rshi_placed *p;    /* of the old one */
+    const rshi_ckpt_view *v;    /* the reshaped view */
+    const int64_t *old;         /* sizes before the reshape */
+    const rshi_stored_piece *p; /* of the view before the reshape */
     dim_group group[2 * RSH_MAX_NDIM];
     int ngroups;
 } reshaping;
@@ -45,14 +45,14 @@ static void list_groups(reshaping *r, int old_ndim) {
     }
 }
 
-static rsh_status reshape_group(reshaping *r, int g, const rshi_placed *q);
+static rsh_status reshape_group(reshaping *r, int g, const rshi_stored_piece *q);
 
 /* ---- a run to boxes ---- */
 
 typedef struct boxing {
     reshaping *r;
     int g;
-    const rshi_placed *q;
+    const rshi_stored_piece *q;
     const flat_run *run;
     rshi_stripe set[RSH_MAX_NDIM];
 } boxing;
@@ -63,10 +63,10 @@ static int64_t row_of(const reshaping *r, const dim_group *g, int d) {
     return row;
 }
 
-/* A box is complete: it starts at element `at` of the flattened group. */
+/* Adds a complete box, which starts at element `at` of the flattened group. */
 static rsh_status add_box(const boxing *x, int64_t at) {
     const dim_group *g = &x->r->group[x->g];
-    rshi_placed q = *x->q;
+    rshi_stored_piece q = *x->q;
     q.base += x->run->base + (at - x->run->at) * x->run->stride;
     q.from += x->run->from + (at - x->run->at) * x->run->from_stride;
     for (int d = g->new_from; d < g->new_to; d++) {
@@ -86,7 +86,7 @@ static rsh_status add_rows(boxing *x, int d, int64_t base, int64_t lo, int64_t h
     return add_box(x, base + lo * row);
 }
 
-/* Elements [first, end) of what the dims from d on hold, which begins at `base`. */
+/* Adds elements [first, end) of the flattened dims from d on, whose first element is `base`. */
 static rsh_status add_span(boxing *x, int d, int64_t base, int64_t first, int64_t end) {
     int64_t row = row_of(x->r, &x->r->group[x->g], d), a = first / row, b = end / row;
     if (first >= end) return RSH_OK;
@@ -105,11 +105,11 @@ static rsh_status add_span(boxing *x, int d, int64_t base, int64_t first, int64_
     return add_span(x, d + 1, base + b * row, 0, end % row);
 }
 
-static rsh_status add_run(reshaping *r, int g, const rshi_placed *q, const flat_run *run) {
+static rsh_status add_run(reshaping *r, int g, const rshi_stored_piece *q, const flat_run *run) {
     boxing x = {.r = r, .g = g, .q = q, .run = run};
     const dim_group *group = &r->group[g];
-    if (group->new_from == group->new_to) { /* dims of one index are gone */
-        rshi_placed next = *q;
+    if (group->new_from == group->new_to) { /* dims of one index are removed */
+        rshi_stored_piece next = *q;
         next.base += run->base;
         next.from += run->from;
         return reshape_group(r, g + 1, &next);
@@ -119,9 +119,9 @@ static rsh_status add_run(reshaping *r, int g, const rshi_placed *q, const flat_
 
 /* ---- a piece to runs ---- */
 
-/* Are the elements of dims d and up at equal distances in row-major order, if those of dims d + 1 and up are? */
-static bool follows(const reshaping *r, const dim_group *g, int d) {
-    const rshi_placed *p = r->p;
+/* Given that dims d + 1 and up have a constant stride in row-major order, do dims d and up as well? */
+static bool extends_stride(const reshaping *r, const dim_group *g, int d) {
+    const rshi_stored_piece *p = r->p;
     const rshi_stripe *s = &p->set[d + 1];
     int e = d + 1;
     if (s->count != 1 || s->last != r->old[d + 1]) return false;
@@ -130,15 +130,15 @@ static bool follows(const reshaping *r, const dim_group *g, int d) {
     return p->stride[d] == p->stride[e] * r->old[e] && p->from_stride[d] == p->from_stride[e] * r->old[e];
 }
 
-/* The first dim of the group from which on all are at equal distances. */
+/* The first dim of the group from which on the elements have a constant stride. */
 static int first_regular(const reshaping *r, const dim_group *g) {
     int d = g->old_to - 1;
-    while (d > g->old_from && follows(r, g, d - 1)) d--;
+    while (d > g->old_from && extends_stride(r, g, d - 1)) d--;
     return d;
 }
 
-/* The distance of neighbouring elements of dims d and up. */
-static void get_steps(const reshaping *r, const dim_group *g, int d, flat_run *run) {
+/* Sets the stride of the flattened dims d and up. */
+static void set_run_strides(const reshaping *r, const dim_group *g, int d, flat_run *run) {
     for (int e = g->old_to; e-- > d;) {
         if (rshi_stripe_size(&r->p->set[e]) == 1) continue;
         run->stride = r->p->stride[e];
@@ -148,8 +148,8 @@ static void get_steps(const reshaping *r, const dim_group *g, int d, flat_run *r
     run->stride = 1;
 }
 
-/* Index after index of the dims before `regular`, then block after block of that dim. */
-static rsh_status walk_runs(reshaping *r, int g, const rshi_placed *q, int d, int regular, flat_run run) {
+/* Visits every index of the dims before `regular`, and every block of that dim. */
+static rsh_status walk_runs(reshaping *r, int g, const rshi_stored_piece *q, int d, int regular, flat_run run) {
     const dim_group *group = &r->group[g];
     const rshi_stripe *s = &r->p->set[d];
     int64_t row = 1, local = 0;
@@ -171,16 +171,16 @@ static rsh_status walk_runs(reshaping *r, int g, const rshi_placed *q, int d, in
 
 /* ---- all groups ---- */
 
-static rsh_status keep_dim(reshaping *r, int g, const rshi_placed *q) {
+static rsh_status keep_dim(reshaping *r, int g, const rshi_stored_piece *q) {
     const dim_group *group = &r->group[g];
-    rshi_placed next = *q;
+    rshi_stored_piece next = *q;
     next.set[group->new_from] = r->p->set[group->old_from];
     next.stride[group->new_from] = r->p->stride[group->old_from];
     next.from_stride[group->new_from] = r->p->from_stride[group->old_from];
     return reshape_group(r, g + 1, &next);
 }
 
-static rsh_status reshape_group(reshaping *r, int g, const rshi_placed *q) {
+static rsh_status reshape_group(reshaping *r, int g, const rshi_stored_piece *q) {
     const dim_group *group = &r->group[g];
     flat_run run = {0};
     if (g == r->ngroups) return rshi_pieces_add(r->b, q);
@@ -190,21 +190,21 @@ static rsh_status reshape_group(reshaping *r, int g, const rshi_placed *q) {
         return add_run(r, g, q, &run);
     }
     int regular = first_regular(r, group);
-    get_steps(r, group, regular, &run);
+    set_run_strides(r, group, regular, &run);
     return walk_runs(r, g, q, group->old_from, regular, run);
 }
 
-/* A piece whose scale is the same everywhere. */
-static rsh_status reshape_one(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+/* Reshapes a piece with a single scale. */
+static rsh_status reshape_one(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     reshaping r = {.b = b, .v = v, .old = v->part[0]->shape, .p = p};
-    rshi_placed q = *p;
+    rshi_stored_piece q = *p;
     list_groups(&r, v->part[0]->ndim);
     for (int d = 0; d < RSH_MAX_NDIM; d++) q.scale_of[d] = -1;
     return reshape_group(&r, 0, &q);
 }
 
-/* Along dim d the piece is cut where its scale changes. */
-static rsh_status cut_scales(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p, int d) {
+/* Cuts the piece along dim d and up where its scale changes, and reshapes the parts. */
+static rsh_status cut_scales(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p, int d) {
     if (p->scale < 0 || d == v->part[0]->ndim) return reshape_one(b, v, p);
     if (p->scale_of[d] < 0) return cut_scales(b, v, p, d + 1);
     int64_t block = b->e->scale[p->scale].block[p->scale_of[d]], local = 0;
@@ -214,13 +214,13 @@ static rsh_status cut_scales(rshi_piece_list *b, const rshi_ckpt_view *v, const 
         for (int64_t i = 0, k; i < n; i += k, local += k) {
             int64_t first = p->scale_first[p->scale_of[d]] + local;
             k = rshi_min(n - i, block - first % block);
-            rshi_placed q = rshi_piece_from(p, d, local, rshi_stripe_range(lo + i, lo + i + k));
+            rshi_stored_piece q = rshi_piece_from(p, d, local, rshi_stripe_range(lo + i, lo + i + k));
             RSH_TRY(cut_scales(b, v, &q, d + 1));
         }
     }
     return RSH_OK;
 }
 
-rsh_status rshi_reshape_piece(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_placed *p) {
+rsh_status rshi_reshape_piece(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p) {
     return cut_scales(b, v, p, 0);
 }

@@ -1,4 +1,4 @@
-/* Blocks: what a window of a tensor has of each part, and how it lies in the file and in memory. */
+/* Window: divides a tensor into windows, and finds the blocks of a window in files and in memory. */
 #include "ckpt/impl.h"
 
 #include <string.h>
@@ -27,9 +27,9 @@ static void shrink_tiles(rshi_grid *g, int64_t most) {
     }
 }
 
-void rshi_grid_make(const rshi_file_tensor *lie, size_t size, bool tiles, rshi_grid *out) {
-    *out = (rshi_grid){.ndim = lie->ndim, .n = 1};
-    rshi_file_tensor_shape(lie, out->shape);
+void rshi_grid_make(const rshi_file_tensor *stored, size_t size, bool tiles, rshi_grid *out) {
+    *out = (rshi_grid){.ndim = stored->ndim, .n = 1};
+    rshi_file_tensor_shape(stored, out->shape);
     memcpy(out->extent, out->shape, sizeof out->extent);
     for (int d = 0; d < out->ndim; d++)
         if (!out->shape[d]) out->n = 0;
@@ -51,14 +51,14 @@ void rshi_grid_box(const rshi_grid *g, int64_t window, rsh_box *out) {
     }
 }
 
-/* ---- what a window has of a piece ---- */
+/* ---- the intersection of a window and a piece ---- */
 
-/* Its local indices inside the window, how many elements they are, and the first and last of their offsets. */
+/* The local indices inside the window, the number of elements, and their first and last offset. */
 typedef struct extent {
     int64_t first[RSH_MAX_NDIM], n[RSH_MAX_NDIM], count, lo, hi;
 } extent;
 
-static bool piece_extent(const rshi_ckpt_end *e, const rsh_box *window, const rshi_placed *p, extent *x) {
+static bool piece_extent(const rshi_ckpt_end *e, const rsh_box *window, const rshi_stored_piece *p, extent *x) {
     x->count = 1;
     x->lo = x->hi = p->base;
     for (int d = 0; d < e->ndim; d++) {
@@ -80,7 +80,7 @@ static rsh_status add_block(rshi_blocks *list, const rshi_ckpt_block *b) {
     return RSH_OK;
 }
 
-/* Each piece of a group that is not dense by itself. */
+/* Adds each piece as a separate block, for a group that is not contiguous. */
 static rsh_status add_pieces(const rshi_ckpt_end *e, const rsh_box *window, int64_t group, rshi_blocks *out) {
     const rshi_ckpt_group *g = &e->group[group];
     for (int64_t i = g->piece; i < g->piece + g->npieces; i++) {
@@ -115,8 +115,8 @@ rsh_status rshi_blocks_list(const rshi_ckpt_end *e, const rsh_box *window, rshi_
 
 /* ---- in memory ---- */
 
-/* Dims from the largest stride to the smallest; dims of one index do not matter. */
-static void storage_order(int ndim, const rshi_placed *p, int *order) {
+/* Sorts dims from the largest stride to the smallest. */
+static void storage_order(int ndim, const rshi_stored_piece *p, int *order) {
     for (int d = 0; d < ndim; d++) {
         int k = d;
         for (; k > 0 && p->stride[order[k - 1]] < p->stride[d]; k--) order[k] = order[k - 1];
@@ -124,8 +124,8 @@ static void storage_order(int ndim, const rshi_placed *p, int *order) {
     }
 }
 
-/* Strides of a dense copy of [0, n) in the part's own order; elements. */
-static void compact(int ndim, const rshi_placed *p, const int64_t *n, int *order, int64_t *stride) {
+/* Strides, in elements, of a contiguous copy of [0, n) in the part's own order. */
+static void compact_strides(int ndim, const rshi_stored_piece *p, const int64_t *n, int *order, int64_t *stride) {
     int64_t step = 1;
     storage_order(ndim, p, order);
     for (int k = ndim; k-- > 0;) {
@@ -136,7 +136,7 @@ static void compact(int ndim, const rshi_placed *p, const int64_t *n, int *order
 
 bool rshi_view_make(const rshi_ckpt_end *e, const rsh_box *window, const rshi_ckpt_block *b, int64_t piece, size_t size,
                     rshi_view *out) {
-    const rshi_placed *p = &e->piece[piece];
+    const rshi_stored_piece *p = &e->piece[piece];
     extent x;
     int order[RSH_MAX_NDIM];
     if (!piece_extent(e, window, p, &x)) return false;
@@ -146,7 +146,7 @@ bool rshi_view_make(const rshi_ckpt_end *e, const rsh_box *window, const rshi_ck
     if (b->dense)
         memcpy(out->stride, p->stride, sizeof out->stride);
     else
-        compact(e->ndim, p, x.n, order, out->stride);
+        compact_strides(e->ndim, p, x.n, order, out->stride);
     out->bias = b->dense ? p->base - b->lo : 0;
     for (int d = 0; d < e->ndim && !b->dense; d++) out->bias -= x.first[d] * out->stride[d];
     out->bias *= (int64_t)size;
@@ -161,10 +161,10 @@ rsh_status rshi_block_runs(const rshi_ckpt_end *e, const rsh_box *window, const 
     extent x;
     int order[RSH_MAX_NDIM], inner = e->ndim;
     int64_t stride[RSH_MAX_NDIM], i[RSH_MAX_NDIM] = {0}, run = 1;
-    const rshi_placed *p = &e->piece[b->piece];
+    const rshi_stored_piece *p = &e->piece[b->piece];
     if (b->dense) return fn(ctx, b->lo, 0, b->count);
     if (!piece_extent(e, window, p, &x)) return RSH_OK;
-    compact(e->ndim, p, x.n, order, stride);
+    compact_strides(e->ndim, p, x.n, order, stride);
     while (inner > 0 && (p->stride[order[inner - 1]] == run || x.n[order[inner - 1]] == 1)) run *= x.n[order[--inner]];
     for (int64_t at = 0; at < b->count; at += run) {
         int64_t offset = x.lo;
@@ -183,8 +183,8 @@ typedef struct mixing {
     const rshi_view *v;
     const char *block;
     size_t size;
-    int last;    /* the dim whose indices are run over; those behind it are whole and follow each other */
-    int64_t row; /* elements of one of its indices */
+    int last;    /* the innermost dim to iterate over; later dims are whole and contiguous */
+    int64_t row; /* elements per index of that dim */
     int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
     rsh_digest *sum;
 } mixing;
@@ -231,7 +231,7 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
 
 /* ---- digest of sources ---- */
 
-/* The dim along which neighbours are neighbours in the source, too. */
+/* The dim with stride 1 in the source tensor. */
 static int run_dim(const rshi_ckpt_end *e, const rshi_view *v) {
     int run = 0;
     for (int d = 0; d < e->ndim; d++)
@@ -241,7 +241,7 @@ static int run_dim(const rshi_ckpt_end *e, const rshi_view *v) {
 
 void rshi_view_source_digest(const rshi_ckpt_end *e, const rshi_view *v, const char *block, size_t size,
                              rsh_digest *sum) {
-    const rshi_placed *p = v->piece;
+    const rshi_stored_piece *p = v->piece;
     int run = run_dim(e, v), ndim = e->ndim;
     bool regular = ndim && (p->from_stride[run] == 1 || v->n[run] == 1);
     int64_t i[RSH_MAX_NDIM] = {0}, n = regular ? v->n[run] : 1;

@@ -1,20 +1,21 @@
-/* ZeRO names: which file of a ZeRO directory belongs to which rank. */
+/* ZeRO names: finds the files of each rank in a ZeRO directory. */
 #include "ckpt/zero_names.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { DIGITS = 10 }; /* of the number of a rank */
+enum { DIGITS = 10 }; /* limit of digits of a rank */
 
-/* A decimal number at *at, which moves behind it; -1: there is none. */
-static int64_t take_number(const char **at) {
+/* Parses a decimal number at *at and advances *at; -1: there is no number. */
+static int64_t parse_number(const char **at) {
     int64_t n = 0;
     const char *start = *at;
     while (**at >= '0' && **at <= '9' && *at - start < DIGITS) n = 10 * n + (*(*at)++ - '0');
     return *at > start ? n : -1;
 }
 
-static bool take_word(const char **at, const char *word) {
+/* Advances *at past `word`; false: the text does not begin with it. */
+static bool skip_word(const char **at, const char *word) {
     size_t n = strlen(word);
     if (strncmp(*at, word, n)) return false;
     *at += n;
@@ -22,18 +23,18 @@ static bool take_word(const char **at, const char *word) {
 }
 
 int64_t rshi_zero_rank(const char *name, const char *ending, int64_t *mp) {
-    take_word(&name, "bf16_");
-    if (!take_word(&name, "zero_pp_rank_")) return -1;
-    int64_t rank = take_number(&name);
-    if (rank < 0 || !take_word(&name, "_mp_rank_")) return -1;
-    *mp = take_number(&name);
+    skip_word(&name, "bf16_");
+    if (!skip_word(&name, "zero_pp_rank_")) return -1;
+    int64_t rank = parse_number(&name);
+    if (rank < 0 || !skip_word(&name, "_mp_rank_")) return -1;
+    *mp = parse_number(&name);
     return *mp < 0 || strcmp(name, ending) ? -1 : rank;
 }
 
-/* "mp_rank_00_model_states.pt": the 0; -1: another name. */
+/* Returns the 0 of "mp_rank_00_model_states.pt"; -1: another name. */
 static int64_t part_of(const char *name, const char *ending) {
-    if (!take_word(&name, "mp_rank_")) return -1;
-    int64_t mp = take_number(&name);
+    if (!skip_word(&name, "mp_rank_")) return -1;
+    int64_t mp = parse_number(&name);
     return strcmp(name, ending) ? -1 : mp;
 }
 
@@ -44,7 +45,8 @@ rsh_status rshi_zero_find(const rshi_ckpt_place *place, int64_t rank, int64_t mp
         const char *name = place->name[i];
         int64_t its = -1;
         if (rank < 0 ? part_of(name, ending) != mp : rshi_zero_rank(name, ending, &its) != rank || its != mp) continue;
-        RSH_REQUIRE(!*out, RSH_EVALUE, "%s: %s and %s are files of the same rank; remove one", place->path, *out, name);
+        RSH_REQUIRE(!*out, RSH_EVALUE, "%s: found %s and %s, which are files of the same rank; remove one", place->path,
+                    *out, name);
         *out = name;
     }
     return RSH_OK;
@@ -59,7 +61,7 @@ rsh_status rshi_zero_parts(const rshi_ckpt_place *place, int64_t *out) {
     }
     for (int64_t i = 0, mp = -1; i < place->nnames; i++)
         RSH_REQUIRE(rshi_zero_rank(place->name[i], RSHI_ZERO_OPTIMIZER, &mp) < 0 || mp < n, RSH_EVALUE,
-                    "%s: there is %s, but no file of mp_rank_%02" PRId64, place->path, place->name[i], n);
+                    "%s: found %s, but no file of mp_rank_%02" PRId64, place->path, place->name[i], n);
     *out = n;
     return RSH_OK;
 }

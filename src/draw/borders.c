@@ -1,18 +1,18 @@
-/* Borders: where the parts of both layouts begin and end along each dim, which dims are worth drawing, and what of a
- * dim with too many borders is left out. */
+/* Borders: finds where the parts of both layouts begin and end along each dim, chooses the dims to draw, and omits the
+ * middle of a dim with too many borders. */
 #include "draw/impl.h"
 
 #include <string.h>
 
-/* The lowest and the highest borders of one dim, ascending; both lists have all of them while they are not full. */
+/* The lowest and the highest borders of one dim, ascending.  A list that is not full has all borders. */
 #define KEPT (RSHI_DRAW_INTERVALS + 2)
 typedef struct both_ends {
     int nlow, nhigh;
     int64_t low[KEPT], high[KEPT];
 } both_ends;
 
-/* Adds x to an ascending list; a full one loses its last, or its first if `high`. */
-static void insert(int64_t *list, int *n, int64_t x, bool high) {
+/* Inserts x into an ascending list.  A full list loses its last entry, or its first if `high`. */
+static void insert_border(int64_t *list, int *n, int64_t x, bool high) {
     int i = *n;
     while (i > 0 && list[i - 1] > x) i--;
     if (i > 0 && list[i - 1] == x) return;
@@ -28,17 +28,17 @@ static void insert(int64_t *list, int *n, int64_t x, bool high) {
     *n += !full;
 }
 
-static void add(both_ends *e, int64_t x) {
-    insert(e->low, &e->nlow, x, false);
-    insert(e->high, &e->nhigh, x, true);
+static void add_border(both_ends *e, int64_t x) {
+    insert_border(e->low, &e->nlow, x, false);
+    insert_border(e->high, &e->nhigh, x, true);
 }
 
-/* Of a stripe only the first and the last blocks can be among those kept. */
+/* Adds the borders of a stripe; only its first and last blocks can be among the kept borders. */
 static void add_stripe(both_ends *e, const rshi_stripe *s) {
     for (int64_t j = 0; j < s->count; j++) {
         if (j == KEPT && s->count > 2 * KEPT) j = s->count - KEPT;
-        add(e, s->lo + j * s->stride);
-        add(e, s->lo + j * s->stride + (j + 1 < s->count ? s->len : s->last));
+        add_border(e, s->lo + j * s->stride);
+        add_border(e, s->lo + j * s->stride + (j + 1 < s->count ? s->len : s->last));
     }
 }
 
@@ -52,7 +52,8 @@ static rsh_status add_layout(both_ends *ends, const rsh_layout *l) {
         for (int64_t k = 0; k < n; k++)
             for (int d = 0; d < ndim; d++) {
                 const rshi_stripe *set = &piece[k].set[d];
-                if (memcmp(set, &before[d], sizeof *set)) add_stripe(&ends[d], set); /* neighbours are often alike */
+                if (memcmp(set, &before[d], sizeof *set))
+                    add_stripe(&ends[d], set); /* neighbours often have equal stripes */
                 before[d] = *set;
             }
         rshi_free(piece);
@@ -60,10 +61,10 @@ static rsh_status add_layout(both_ends *ends, const rsh_layout *l) {
     return RSH_OK;
 }
 
-/* ---- what repeats ---- */
+/* ---- repetition ---- */
 
-/* How many indices of a dim repeat in one layout: a round of blocks, or a part if all are equal, but for the last ones,
- * which may be shorter.  0: the dim is not cut; -1: nothing repeats. */
+/* The period of a dim in one layout: a round of blocks, or the size of a part if all parts are equal, except for the
+ * last ones, which may be shorter.  0: the dim is not cut; -1: it has no period. */
 static int64_t unit_of(const rsh_layout *l, int d) {
     if (!rshi_layout_plain(l)) return -1;
     int64_t parts = rshi_layout_cut_parts(l, d), size = rsh_layout_shape(l)[d];
@@ -89,15 +90,15 @@ static void find_unit(const rshi_scene *s, rshi_borders *e) {
     e->times = size % unit ? 0 : size / unit;
 }
 
-/* Is a round of blocks, not a part, what repeats? */
-static bool deals(const rshi_scene *s, int d) {
+/* Is one of the layouts block-cyclic along the dim? */
+static bool is_cyclic(const rshi_scene *s, int d) {
     for (int i = 0; i < s->nsides; i++)
         if (rshi_layout_plain(s->side[i].layout) && rshi_layout_cut_stripe(s->side[i].layout, d, 0).count > 1)
             return true;
     return false;
 }
 
-/* ---- what is drawn ---- */
+/* ---- choosing what to draw ---- */
 
 static void keep_all(rshi_borders *e, const both_ends *ends) {
     e->n = (int)rshi_max(1, ends->nlow - 1);
@@ -105,7 +106,7 @@ static void keep_all(rshi_borders *e, const both_ends *ends) {
     if (ends->nlow == 1) e->at[1] = e->at[0];
 }
 
-/* So many intervals that whole units are drawn, `want` if one has too many. */
+/* The number of intervals near `want` that makes whole units; `want` itself if a unit has too many intervals. */
 static int whole_units(const rshi_borders *e, const both_ends *ends, int want, int most) {
     int in_unit = 0;
     while (e->unit && in_unit + 1 < ends->nlow && ends->low[in_unit + 1] <= e->unit) in_unit++;
@@ -127,7 +128,7 @@ static void choose_intervals(const rshi_scene *s, rshi_borders *e, const both_en
     if (e->dim < 0) return;
     *e = (rshi_borders){.dim = e->dim, .gap = -1};
     find_unit(s, e);
-    int most = deals(s, e->dim) ? (detail.exact + 1) / 2 : detail.exact;
+    int most = is_cyclic(s, e->dim) ? (detail.exact + 1) / 2 : detail.exact;
     int head = whole_units(e, ends, detail.head, (detail.exact - 1) / 2);
     int tail = whole_units(e, ends, detail.tail, (detail.exact - 1) / 2);
     if (ends->nlow <= most + 1 || ends->nlow <= head + tail + 3)
@@ -136,8 +137,7 @@ static void choose_intervals(const rshi_scene *s, rshi_borders *e, const both_en
         keep_ends(e, ends, &detail);
 }
 
-/* The dim with most borders, the first of equals, apart from those in `taken`; -1 if all others have at most `least`.
- */
+/* The first of the dims with most borders, except those in `taken`; -1 if all have at most `least` borders. */
 static int most_cut(const both_ends *ends, int ndim, const int64_t *shape, unsigned taken, int least) {
     int best = -1;
     for (int d = 0; d < ndim; d++)
@@ -154,7 +154,7 @@ static void choose_dims(rshi_scene *s, const both_ends *ends, int ndim, const in
     s->along[RSHI_SLICES].dim = most_cut(ends, ndim, shape, taken, 2);
 }
 
-/* Slices are as many as fit into a page of bounded size; one is index 0. */
+/* Limits the number of slices, so that the page has bounded size. */
 static rshi_detail slice_detail(const rshi_scene *s, const rshi_detail *detail) {
     int cells = s->along[RSHI_ROWS].n * s->along[RSHI_COLUMNS].n;
     int most = (int)rshi_max(rshi_min(detail->slices, 4), rshi_min(detail->slices, 12000 / cells));
@@ -167,7 +167,7 @@ rsh_status rshi_scene_borders(rshi_scene *s, const rshi_detail *detail) {
     const int64_t *shape = rsh_layout_shape(l);
     both_ends *ends = rshi_calloc(RSH_MAX_NDIM, sizeof *ends);
     if (!ends) return rshi_nomem();
-    for (int d = 0; d < ndim; d++) add(&ends[d], 0), add(&ends[d], shape[d]);
+    for (int d = 0; d < ndim; d++) add_border(&ends[d], 0), add_border(&ends[d], shape[d]);
     rsh_status st = RSH_OK;
     for (int i = 0; i < s->nsides && !st; i++) st = add_layout(ends, s->side[i].layout);
     for (int i = 0; i < RSHI_DIRECTIONS; i++) s->along[i] = (rshi_borders){.dim = -1, .n = 1, .gap = -1, .at = {0, 1}};

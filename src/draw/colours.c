@@ -1,8 +1,8 @@
-/* Colours: eight hues that colour-blind readers tell apart, each in shades from dark to light. */
+/* Colours: eight hues that colour-blind readers can distinguish, each in shades from dark to light. */
 #include "draw/impl.h"
 
-/* After Okabe and Ito, moved a little: so that all pairs of eight hues, of eight in two shades, and of four in four
- * shades are far apart for readers of all kinds (the tests measure it). */
+/* Based on the palette of Okabe and Ito, adjusted so that all pairs of eight hues, of eight hues in two shades, and of
+ * four hues in four shades are clearly different, also for colour-blind readers (the tests measure it). */
 static const rshi_colour hues[RSHI_HUES] = {{0, 106, 188},  {225, 154, 0},  {4, 145, 101},  {198, 111, 171},
                                             {99, 198, 249}, {194, 106, 16}, {250, 215, 70}, {80, 80, 93}};
 

@@ -1,8 +1,8 @@
-/* Holders: which ranks hold which cell of the picture.
+/* Holders: finds the ranks that hold each cell of the picture.
  *
- * Each piece of a rank is a mask of rows, one of columns and one of slices.  Ranks of the same masks are alike, which
- * makes many replicas as cheap as one; a cell's holders are all that are alike and cover it.  The cost is one look at
- * each rank and one step for each cell that those alike cover. */
+ * Each piece of a rank is a mask of rows, one of columns and one of slices.  Ranks with equal masks form a group, so
+ * that many replicas cost as much as one.  The holders of a cell are the ranks of all groups that cover it.  The cost
+ * is one step per rank, and one per cell that a group covers. */
 #include "draw/impl.h"
 
 #include <stdlib.h>
@@ -10,22 +10,22 @@
 
 /* ---- masks of pieces ---- */
 
-/* A piece as the picture sees it. */
+/* The mask of one piece of a rank. */
 typedef struct sight {
     rshi_mask mask;
-    int64_t number; /* of its rank */
+    int64_t number; /* index of its rank in the layout */
 } sight;
 typedef struct sights {
     sight *at;
     int64_t n, room;
 } sights;
 
-/* Is [lo, hi), whose first index is in the set, wholly in it? */
+/* Is [lo, hi), whose first index is in the set, entirely in it? */
 static bool spans(const rshi_stripe *set, int64_t lo, int64_t hi) {
     return rshi_stripe_before(set, hi) - rshi_stripe_before(set, lo) == hi - lo;
 }
 
-/* A gap is held by those only that hold all of it. */
+/* The bits of the intervals that the set covers; it must cover all of the gap to have its bit. */
 static uint64_t bits_along(const rshi_borders *e, const rshi_stripe *set) {
     uint64_t bits = 0;
     for (int i = 0; i < e->n; i++)
@@ -34,7 +34,7 @@ static uint64_t bits_along(const rshi_borders *e, const rshi_stripe *set) {
     return bits;
 }
 
-/* What does not reach index 0 of the dims that are not drawn is not in the picture. */
+/* The mask of a piece; empty if it does not contain index 0 of the dims that are not drawn. */
 static rshi_mask mask_of(const rshi_scene *s, int ndim, const rshi_piece *p) {
     rshi_mask m = {{1, 1, 1}};
     unsigned drawn = 0;
@@ -64,7 +64,7 @@ static rsh_status look_at_rank(const rshi_scene *s, const rshi_side *side, int64
     return st;
 }
 
-/* ---- ranks that are alike ---- */
+/* ---- groups of ranks with equal masks ---- */
 
 static int by_mask(const void *a, const void *b) {
     const sight *x = a, *y = b;
@@ -72,7 +72,7 @@ static int by_mask(const void *a, const void *b) {
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-/* Sorted by mask; a rank that has several pieces of one mask is seen once. */
+/* Sorts by mask and removes duplicates, if a rank has several pieces of the same mask. */
 static void drop_twins(sights *seen) {
     int64_t n = 0;
     if (seen->n) qsort(seen->at, (size_t)seen->n, sizeof *seen->at, by_mask);
@@ -81,7 +81,7 @@ static void drop_twins(sights *seen) {
     seen->n = n;
 }
 
-/* Numbers of those alike, by rank: the sights, which are sorted by mask, are counted, then dealt out. */
+/* Lists the groups of each rank, with a counting sort of the sights by rank. */
 static void list_members(rshi_side *side, const sights *seen, const int64_t *alike_of, int64_t nranks) {
     for (int64_t i = 0; i < seen->n; i++) side->start[seen->at[i].number + 1]++;
     for (int64_t i = 0; i < nranks; i++) {
@@ -125,7 +125,7 @@ void rshi_scene_each(const rshi_scene *s, const rshi_mask *m, rshi_cell_fn fn, v
                 fn(ctx, rshi_scene_cell(s, __builtin_ctzll(k), __builtin_ctzll(r), __builtin_ctzll(c)));
 }
 
-/* All that are alike and cover a cell: how many, the first, and a hash of their numbers. */
+/* The groups that cover a cell: their number, the first of them, and a hash of their indices. */
 typedef struct cover {
     uint64_t hash;
     int64_t count, first;
@@ -162,7 +162,7 @@ typedef struct merging {
     int64_t n, room; /* of side->merged */
 } merging;
 
-/* The ranks of all that cover a cell, ascending, each once, at the end of `merged`; *count of them. */
+/* Appends the ranks of all groups that cover a cell to `merged`, ascending and without duplicates. */
 static rsh_status merge_ranks(merging *m, int cell, int64_t *count) {
     rshi_side *side = m->side;
     int64_t start = m->n, n = 0;
@@ -182,8 +182,8 @@ static rsh_status merge_ranks(merging *m, int cell, int64_t *count) {
     return RSH_OK;
 }
 
-/* Where the list of holders number h begins: in `rank`, or negative: at -1 - begin of `merged`, which may still grow.
- */
+/* Finds the list of ranks that cover a cell.  *begin is its offset in `rank`; if it is negative, -1 - *begin is its
+ * offset in `merged`, which may still grow. */
 static rsh_status place_list(merging *m, const cover *c, int64_t *begin, int64_t *count) {
     const rshi_alike *only = &m->side->alike[c->first];
     *begin = only->first;
@@ -202,7 +202,7 @@ static void finish_holders(rshi_side *side, const int64_t *begin, const int64_t 
     }
 }
 
-/* Cells of the same hash have the same holders. */
+/* Numbers the distinct sets of holders; cells with the same hash have the same holders. */
 static rsh_status number_holders(merging *m, cover *cell, int ncells, int64_t *begin, int64_t *count) {
     rshi_side *side = m->side;
     qsort(cell, (size_t)ncells, sizeof *cell, by_hash);

@@ -1,11 +1,11 @@
-/* draw: a scene computed once from layouts and plans, and formats that put it on paper.
+/* draw: computes a scene from layouts and plans, which the output formats then draw.
  *
- * Two dims of the tensor are drawn, one down (rows) and one across (columns); a page can leaf
- * through a third (slices).  All other dims are looked at where their index is 0.  The borders of
- * all parts, of both layouts, cut these three into intervals, at most RSHI_DRAW_INTERVALS each: a
- * cell is one interval of each.  So a cell lies wholly inside or outside of every part, and an
- * interval is one bit of a mask.  A dim with more borders is drawn from both ends: one interval,
- * the gap, stands for all that lies between. */
+ * Two dims of the tensor are drawn, one down (rows) and one across (columns); the HTML page can
+ * show slices along a third.  Of all other dims only index 0 is drawn.  The borders of all parts of
+ * both layouts divide these three dims into intervals, at most RSHI_DRAW_INTERVALS each; a cell is
+ * a product of one interval per dim.  So a cell is entirely inside or outside of every part, and an
+ * interval is one bit of a mask.  A dim with more borders is drawn from both ends; one interval,
+ * the gap, stands for everything between. */
 #ifndef RESHARD_DRAW_IMPL_H
 #define RESHARD_DRAW_IMPL_H
 
@@ -21,27 +21,27 @@
 
 /* Along one dim: interval i is [at[i], at[i + 1]). */
 typedef struct rshi_borders {
-    int dim; /* -1: there is none, the interval is [0, 1) */
-    int n;   /* intervals */
-    int gap; /* the interval that holds more borders; -1: none */
+    int dim; /* -1: no dim; the only interval is [0, 1) */
+    int n;   /* number of intervals */
+    int gap; /* the interval that is not drawn in detail; -1: none */
     int64_t at[RSHI_DRAW_INTERVALS + 1];
-    int64_t unit;  /* the cuts repeat every so many indices; 0: not known to */
-    int64_t times; /* so often; 0: the dim is not a multiple of `unit` */
+    int64_t unit;  /* the period of the cuts, in indices; 0: no period is known */
+    int64_t times; /* number of periods; 0: the dim is not a multiple of `unit` */
 } rshi_borders;
 
 static inline int64_t rshi_borders_span(const rshi_borders *e) { return e->at[e->n] - e->at[0]; }
 
 enum { RSHI_ROWS, RSHI_COLUMNS, RSHI_SLICES, RSHI_DIRECTIONS };
 
-/* How fine a picture may be. */
+/* The level of detail of a picture. */
 typedef struct rshi_detail {
-    int exact;      /* the most intervals along a dim that are all drawn */
-    int head, tail; /* intervals before and after a gap; more if one round of blocks has more */
-    int slices;     /* the most along the third dim */
-    int cells;      /* the most of a slice; with more, dims are cut short */
+    int exact;      /* limit of intervals along a dim that is drawn without a gap */
+    int head, tail; /* intervals before and after a gap; more if a round of blocks has more */
+    int slices;     /* limit of intervals along the third dim */
+    int cells;      /* limit of cells per slice; with more, dims get gaps */
 } rshi_detail;
 
-/* ---- who holds what ---- */
+/* ---- holders ---- */
 
 /* Bits of rows, columns and slices: all cells of their product. */
 typedef struct rshi_mask {
@@ -51,7 +51,8 @@ static inline bool rshi_mask_empty(const rshi_mask *m) {
     return !m->in[0] || !m->in[1] || !m->in[2];
 }
 
-/* A set of ranks, added in ascending order: enough of it to name it and tell it from another. */
+/* A summary of a set of ranks, which is enough to label it and to compare it with another.  Ranks
+ * are added in ascending order. */
 #define RSHI_RANKS_NAMED 8
 typedef struct rshi_ranks {
     int64_t count;
@@ -60,29 +61,29 @@ typedef struct rshi_ranks {
     uint64_t hash;
 } rshi_ranks;
 
-/* A rank that was just added is not added again. */
+/* Adds a rank, unless it is equal to the last one. */
 void rshi_ranks_add(rshi_ranks *s, int64_t rank);
 bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b);
-/* "3", "0,4", "0-7" or "0,4,8,12,.. (64)". */
+/* Writes "3", "0,4", "0-7" or "0,4,8,12,.. (64)". */
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]);
 
-/* Who makes up the value of a cell of a partial layout: groups of ranks that are combined, each a
- * replica of the others.  The first groups are enough to name them. */
+/* The holders of a cell of a partial layout: groups of ranks whose contributions are combined; the
+ * groups are replicas of each other.  Only the first groups are kept, for labels. */
 #define RSHI_DRAW_GROUPS 2
 #define RSHI_SUM_LABEL (2 * RSHI_DRAW_LABEL + 8)
 typedef struct rshi_sum {
     rshi_ranks group[RSHI_DRAW_GROUPS];
-    int64_t leader[RSHI_DRAW_GROUPS]; /* of each: its rank at the origin of the partial axes */
+    int64_t leader[RSHI_DRAW_GROUPS]; /* the rank of each group at the origin of the partial axes */
 } rshi_sum;
 
-/* The ranks that hold a cell.  Cells of the same ranks have the same holders. */
+/* The ranks that hold a cell; shared by all cells with the same ranks. */
 typedef struct rshi_holders {
     rshi_ranks ranks;
-    const int64_t *list; /* all ranks.count of them, ascending; borrowed from the side */
-    rshi_sum sum;        /* of a partial layout */
+    const int64_t *list; /* ranks.count ranks, ascending; borrowed from the side */
+    rshi_sum sum;        /* for a partial layout */
 } rshi_holders;
 
-/* Ranks whose pieces cover the same cells. */
+/* A group of ranks whose pieces cover the same cells. */
 typedef struct rshi_alike {
     rshi_mask mask;
     int64_t first, n; /* in rshi_side.rank */
@@ -90,24 +91,24 @@ typedef struct rshi_alike {
 
 typedef struct rshi_side {
     const rsh_layout *layout;
-    int64_t nshown; /* ranks that hold a cell of the picture */
+    int64_t nshown; /* number of ranks that hold a cell of the picture */
     rshi_alike *alike;
     int64_t nalike;
-    int64_t *rank;   /* owned: of all `alike`, each ascending */
-    int64_t *start;  /* owned: nranks + 1; rank number i covers member[start[i]..start[i + 1]) */
-    int64_t *member; /* owned: numbers of `alike` */
+    int64_t *rank;   /* owned: ranks of all `alike`, each list ascending */
+    int64_t *start;  /* owned: nranks + 1; rank i is in groups member[start[i]..start[i + 1]) */
+    int64_t *member; /* owned: indices in `alike` */
     rshi_holders *holders;
     int64_t nholders;
     int64_t *merged; /* owned: lists of holders that are in several `alike` */
-    int *cell;       /* owned: slices x rows x columns: number of its holders; -1: nobody */
+    int *cell;       /* owned: slices x rows x columns: index in `holders`; -1: no rank */
 } rshi_side;
 
-/* Groups the ranks of a partial layout; the list must be there. */
+/* Groups the ranks of a partial layout; h->list must be set. */
 void rshi_sum_fill(const rsh_layout *l, rshi_holders *h);
-/* "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
+/* Writes "0-3", "0-3 or 4-7" or "0,4 (4 replicas)". */
 void rshi_sum_label(const rsh_layout *l, const rshi_holders *h, char label[RSHI_SUM_LABEL]);
 
-/* How the first holder of a cell of `to` comes by it. */
+/* How the first holder of a destination cell gets it. */
 typedef enum rshi_origin_kind {
     RSHI_ORIGIN_UNKNOWN,
     RSHI_ORIGIN_STAYS,
@@ -116,7 +117,7 @@ typedef enum rshi_origin_kind {
 } rshi_origin_kind;
 typedef struct rshi_origin {
     rshi_origin_kind kind;
-    unsigned stages; /* bits: in which stages of the plan something of it arrives */
+    unsigned stages; /* bits: the stages of the plan in which data of the cell arrives */
     rshi_ranks from;
 } rshi_origin;
 
@@ -126,20 +127,20 @@ typedef struct rshi_colour {
     int red, green, blue;
 } rshi_colour;
 bool rshi_colour_dark(rshi_colour c); /* is white text readable on it? */
-/* Hue number h, in a shade of `level` from 0 (dark) to 1 (light). */
+/* Returns a hue in a shade from 0 (dark) to 1 (light). */
 #define RSHI_HUES 8
 rshi_colour rshi_colour_of(int hue, double level);
-#define RSHI_LEVEL_PLAIN 0.5 /* the shade of a hue that has no other */
+#define RSHI_LEVEL_PLAIN 0.5 /* the shade of a hue that has only one */
 
-/* Which mesh axis of the source layout gives the hue and which the shade.  Only coordinates that
- * appear in the picture count. */
+/* The mesh axes of the source layout that determine the hue or the shade.  Only coordinates that
+ * appear in the picture are counted. */
 typedef struct rshi_scale {
-    unsigned axes; /* bits; 0: the number of a rank itself */
+    unsigned axes; /* bits; 0: the rank itself is the coordinate */
     int64_t n;
-    int64_t *value; /* owned, ascending: coordinates (numbers along several axes) that appear */
+    int64_t *value; /* owned, ascending: the coordinates that appear */
 } rshi_scale;
 typedef struct rshi_palette {
-    rshi_scale hue, shade; /* shade.n is 1 if the hue says all */
+    rshi_scale hue, shade; /* shade.n is 0 if the hue is enough */
 } rshi_palette;
 
 /* ---- the scene ---- */
@@ -156,7 +157,7 @@ typedef struct rshi_scene {
     rshi_palette palette;
 } rshi_scene;
 
-/* Free with rshi_scene_free, after failure too. */
+/* Computes a scene.  Free it with rshi_scene_free, also after a failure. */
 rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor,
                            const rsh_layout *from, const rsh_layout *to, const rshi_detail *detail);
 void rshi_scene_free(rshi_scene *s);
@@ -169,43 +170,43 @@ static inline int rshi_scene_cell(const rshi_scene *s, int slice, int row, int c
 /* Calls fn for each cell of a mask. */
 typedef void (*rshi_cell_fn)(void *ctx, int cell);
 void rshi_scene_each(const rshi_scene *s, const rshi_mask *m, rshi_cell_fn fn, void *ctx);
-/* The sentence above the picture: how much moves, or how much a layout holds. */
+/* Writes the sentence above the picture: how many bytes move, or how many a layout holds. */
 #define RSHI_HEADING 192
 void rshi_scene_heading(const rshi_scene *s, char text[RSHI_HEADING]);
-/* One sentence about what the picture leaves out, number i; false when there is no such sentence.
- */
+/* Writes note i about what the picture omits; false: there is no such note. */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
 
-/* Steps of making it. */
+/* The steps of rshi_scene_make. */
 rsh_status rshi_scene_borders(rshi_scene *s, const rshi_detail *detail);
 rsh_status rshi_side_fill(const rshi_scene *s, rshi_side *side);
 void rshi_side_free(rshi_side *side);
 rsh_status rshi_scene_origins(rshi_scene *s);
 rsh_status rshi_scene_stages(rshi_scene *s);
 rsh_status rshi_scene_palette(rshi_scene *s);
-/* Are contributions combined on the way, and not kept apart on both sides? */
+/* Does the move reduce contributions?  It does not if both sides keep them separate. */
 bool rshi_scene_reduces(const rshi_scene *s);
 
-/* The colour of what a rank of the source layout holds. */
+/* The colour of a rank of the source layout. */
 rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank);
-/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false when there
- * is no such entry. */
+/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false: there is
+ * no such entry. */
 void rshi_legend_name(const rshi_scene *s, int which, char label[RSHI_DRAW_LABEL]);
 bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL],
                        rshi_colour *colour);
 
-/* Rectangles of equal cells of one slice: rows [r0, r1) and columns [c0, c1), each cell once, made
- * as wide as they go, then as high.  Cells in a gap are in one only if somebody holds all of it. */
+/* A rectangle of equal cells of one slice: rows [r0, r1) and columns [c0, c1).  Rectangles are made
+ * as wide as possible, then as high, and do not overlap.  Cells in a gap are included only if a
+ * rank holds all of the gap. */
 typedef struct rshi_rect {
     int slice, r0, r1, c0, c1;
     int cell; /* its first */
 } rshi_rect;
 typedef rsh_status (*rshi_rect_fn)(void *ctx, const rshi_rect *r);
-/* By who holds them; by where they come from and who holds them. */
+/* Call fn for each rectangle of cells with equal holders, or with equal origins and holders. */
 rsh_status rshi_rects_held(const rshi_scene *s, const rshi_side *side, int slice, rshi_rect_fn fn,
                            void *ctx);
 rsh_status rshi_rects_origin(const rshi_scene *s, int slice, rshi_rect_fn fn, void *ctx);
-/* "rank 3: stays", "0 to 3", "sum of ranks 0-3 to 0". */
+/* Write tooltips: "rank 3: stays", "0 to 3", "sum of ranks 0-3 to 0". */
 #define RSHI_TIP (RSHI_SUM_LABEL + RSHI_DRAW_LABEL + 64)
 void rshi_tip_held(const rshi_side *side, int cell, char tip[RSHI_TIP]);
 void rshi_tip_origin(const rshi_scene *s, int cell, char tip[RSHI_TIP]);
@@ -216,11 +217,11 @@ void rshi_held_label(const rshi_side *side, int cell, char label[RSHI_SUM_LABEL]
 typedef struct rshi_figure {
     const char *kind;        /* its class in SVG */
     const char *side;        /* "from", "to" or "" */
-    int x, y, w, h;          /* of a line: from (x, y) by (w, h); of a text: where it is anchored */
-    int64_t rank;            /* who holds it after the move; -1: nobody */
-    int64_t source;          /* whose colour it has; -1: nobody's */
-    const rshi_colour *fill; /* NULL: as `source` says */
-    bool combined;           /* from several contributions */
+    int x, y, w, h;          /* of a line: from (x, y) by (w, h); of a text: (x, y) is the anchor */
+    int64_t rank;            /* the rank that holds it after the move; -1: none */
+    int64_t source;          /* the rank whose colour it has; -1: none */
+    const rshi_colour *fill; /* NULL: the colour of `source` */
+    bool combined;           /* a combination of several contributions */
     char anchor;             /* of a text: 's'tart, 'm'iddle or 'e'nd */
     const char *label, *tip;
 } rshi_figure;
@@ -231,11 +232,11 @@ typedef struct rshi_format {
     int width, height;           /* of a panel */
     int strip;                   /* height of a 1-D panel */
     int min_width, min_height;   /* of an interval */
-    int gap_width, gap_height;   /* of an interval that stands for many */
-    int gap, line;               /* between panels, between lines of text */
-    int margin, top;             /* left and right of the page, above and below */
+    int gap_width, gap_height;   /* of the gap */
+    int gap, line;               /* distance of panels, and of lines of text */
+    int margin, top;             /* margins: left and right, above and below */
     int letter;                  /* width of a letter */
-    int tick_width, tick_height; /* room of an index at a border; 0: no indices, and no legend */
+    int tick_width, tick_height; /* space for an index at a border; 0: no indices and no legend */
     rsh_status (*begin)(struct rshi_canvas *c, int width, int height);
     rsh_status (*box)(struct rshi_canvas *c, const rshi_figure *m);
     rsh_status (*text)(struct rshi_canvas *c, const rshi_figure *m);
@@ -247,32 +248,33 @@ typedef struct rshi_canvas {
     const rshi_format *format;
     const rshi_scene *scene;
     const rsh_sink *sink;
-    int64_t marks;     /* so far, for ids */
+    int64_t marks;     /* number of elements so far, for ids */
     int width, height; /* of the page */
     void *glyphs;      /* of the text format */
 } rshi_canvas;
 
 extern const rshi_format rshi_format_text, rshi_format_ansi, rshi_format_svg;
 
-/* One side of the scene on paper. */
+/* The position of one side of the scene on the page. */
 typedef struct rshi_panel {
     const rshi_side *side;
     const char *name;
-    bool origins; /* coloured by where cells come from, not by who holds them */
+    bool origins; /* cells have the colour of their origin; false: of their holder */
     int x, y;
-    int row[RSHI_DRAW_INTERVALS + 1], column[RSHI_DRAW_INTERVALS + 1]; /* places of the borders */
+    int row[RSHI_DRAW_INTERVALS + 1],
+        column[RSHI_DRAW_INTERVALS + 1]; /* positions of the borders */
 } rshi_panel;
 rshi_panel rshi_panel_at(const rshi_canvas *c, int side, int x, int y);
 int rshi_panel_width(const rshi_canvas *c);
 int rshi_panel_height(const rshi_canvas *c);
 rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p);
-/* Indices to write beside rows or columns, at cuts of the panel's own side: fn(ctx, place, index),
- * from low to high. */
+/* Calls fn(ctx, place, index) for each index to write next to rows or columns, in ascending order;
+ * indices are at cuts of the panel's own side. */
 typedef rsh_status (*rshi_tick_fn)(void *ctx, int place, int64_t index);
 rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction,
                            rshi_tick_fn fn, void *ctx);
 rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p);
-/* Swatches by axis, wrapped to the width; their height, and drawn if c has begun. */
+/* The legend: colour swatches by axis, wrapped to the width. */
 int rshi_legend_height(rshi_canvas *c, int width);
 rsh_status rshi_legend_draw(rshi_canvas *c, int x, int y, int width);
 
@@ -283,15 +285,15 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 /* ---- the page and its scene ---- */
 
 rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink);
-rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* what ranks move */
-rsh_status rshi_json_every(const rshi_scene *s, const rsh_sink *sink); /* of all of them, in sums */
-rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes); /* all its parts */
+rsh_status rshi_json_ranks(const rshi_scene *s, const rsh_sink *sink); /* moves of listed ranks */
+rsh_status rshi_json_every(const rshi_scene *s, const rsh_sink *sink); /* totals of every rank */
+rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes); /* of all parts */
 rsh_status rshi_html_write(const rshi_scene *s, const rsh_sink *sink);
-extern const char rshi_page_script[], rshi_page_style[]; /* made from the files in page/ */
+extern const char rshi_page_script[], rshi_page_style[]; /* generated from the files in page/ */
 
 /* ---- words ---- */
 
-/* The text of a layout, or its beginning and how long it is: a page has bounded size. */
+/* Writes the text of a layout, truncated if it is very long, since a page has bounded size. */
 #define RSHI_LAYOUT_SHOWN 4096
 void rshi_layout_shown(const rsh_layout *l, char text[RSHI_LAYOUT_SHOWN]);
 void rshi_bytes_label(int64_t bytes, char label[RSHI_DRAW_LABEL]);    /* "129.0 MiB" */

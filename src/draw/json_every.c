@@ -1,9 +1,10 @@
-/* Every rank: what each one holds, sends, receives and keeps, in columns, for pages that list only some ranks.
+/* Every rank: writes what each rank holds, sends, receives and keeps, as compressed columns, for pages that list only
+ * some ranks in detail.
  *
- * The first column has the steps from each rank to the next, from 0 on.  A column is the greatest common divisor of its
- * values and a text of words: a number in base 36 is a value in these units, and "distance*length" repeats so many
- * values from so far back.  So what is regular on a mesh is short, and what is not costs its digits.  A page has
- * bounded size: where all columns together are longer than that, they are left out. */
+ * The first column has the difference from each rank to the next, starting from 0.  A column is the greatest common
+ * divisor of its values (the unit) and a text of words.  A number in base 36 is a value in units; "distance*length"
+ * repeats `length` values from `distance` values before.  Regular meshes give short columns.  If all columns together
+ * are too long for a page, they are omitted. */
 #include "draw/impl.h"
 
 #include "plan/plan.h"
@@ -12,21 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BYTES 1200000 /* of all columns */
-#define SLOTS 65536        /* of pairs of neighbouring values that were seen: a power of 2 */
-#define SHORTEST 3         /* values that are worth a repetition */
+#define MOST_BYTES 1200000 /* limit of all columns together */
+#define SLOTS 65536        /* of the hash table of neighbouring values; a power of 2 */
+#define SHORTEST 3         /* smallest number of values that is written as a repetition */
 
 enum { STEPS, BEFORE, AFTER, SENT, RECEIVED, KEPT, COLUMNS };
 
 typedef struct table {
     int64_t *rank; /* owned: ascending */
     int64_t n;
-    int64_t *column[COLUMNS]; /* owned; NULL: there is none */
-    int64_t filled;           /* of the last three */
+    int64_t *column[COLUMNS]; /* owned; NULL: not present */
+    int64_t filled;           /* number of values in the last three columns */
     rshi_text text;           /* owned: columns as JSON */
 } table;
 
-/* ---- what is in it ---- */
+/* ---- filling the columns ---- */
 
 static rsh_status list_ranks(const rshi_scene *s, table *t) {
     const rsh_layout *l = s->side[0].layout;
@@ -65,7 +66,7 @@ static int add_moved(void *ctx, int64_t rank, int64_t sent, int64_t received, in
     return 0;
 }
 
-static rsh_status fill(const rshi_scene *s, table *t) {
+static rsh_status fill_table(const rshi_scene *s, table *t) {
     RSH_TRY(list_ranks(s, t));
     RSH_TRY(fill_steps(t));
     for (int i = 0; i < s->nsides; i++) RSH_TRY(fill_held(t, BEFORE + i, s->side[i].layout));
@@ -98,7 +99,7 @@ static void put_word(rshi_text *t, int64_t distance, int64_t value) {
         rshi_text_add(t, " %s", base_36(value, a));
 }
 
-/* Where values i and i + 1 may have stood last, with i put there instead. */
+/* Returns the last position where values i and i + 1 may have occurred (-1: none), and stores i there. */
 static int64_t seen_before(int64_t *slot, const int64_t *v, int64_t i) {
     uint64_t mixed = ((uint64_t)v[i] * 0x9e3779b97f4a7c15u) ^ ((uint64_t)v[i + 1] * 0xc2b2ae3d27d4eb4fu);
     int64_t *at = &slot[(mixed >> 32) % SLOTS], before = *at;
@@ -150,7 +151,7 @@ static rsh_status write_table(table *t, const rsh_sink *sink) {
 
 rsh_status rshi_json_every(const rshi_scene *s, const rsh_sink *sink) {
     table t = {0};
-    rsh_status st = fill(s, &t);
+    rsh_status st = fill_table(s, &t);
     if (!st) st = write_table(&t, sink);
     table_free(&t);
     return st;

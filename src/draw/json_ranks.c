@@ -1,5 +1,5 @@
-/* Ranks: what ranks hold, keep, and send to and receive from whom, for the page.  With few ranks these are all of them;
- * with many, those that hold the corners of the picture, and every rank's sums follow. */
+/* Ranks: writes what ranks hold, keep, send and receive, for the page.  With few ranks all of them are listed; with
+ * many, those that hold the corners of the picture, followed by the totals of every rank. */
 #include "draw/impl.h"
 
 #include "plan/plan.h"
@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MOST_NAMED  64 /* ranks that are listed */
-#define MOST_OTHERS 16 /* neighbours of each that are not listed themselves */
+#define MOST_NAMED  64 /* limit of listed ranks */
+#define MOST_OTHERS 16 /* limit of neighbours per rank that are not listed themselves */
 
 typedef struct named {
     int64_t n;
@@ -24,13 +24,13 @@ static int64_t sort_unique(int64_t *list, int64_t n) {
     return k;
 }
 
-static bool few(const rshi_scene *s) {
+static bool has_few_ranks(const rshi_scene *s) {
     for (int i = 0; i < s->nsides; i++)
         if (rsh_layout_nranks(s->side[i].layout) > MOST_NAMED) return false;
     return true;
 }
 
-/* From both ends if there are too many. */
+/* Keeps the first and the last ranks if there are too many. */
 static void keep_most(named *out) {
     int64_t tail = MOST_NAMED / 4, head = MOST_NAMED - tail;
     if (out->n <= MOST_NAMED) return;
@@ -44,7 +44,7 @@ static void name_all(const rshi_side *side, named *out) {
         out->rank[out->n++] = rsh_layout_rank(side->layout, i);
 }
 
-/* Number i of up to HEAD + TAIL intervals from both ends; -1: there are no more. */
+/* The i-th of up to HEAD + TAIL intervals from both ends; -1: there are no more. */
 #define HEAD 6
 #define TAIL 2
 static int from_ends(const rshi_borders *e, int i) {
@@ -52,8 +52,7 @@ static int from_ends(const rshi_borders *e, int i) {
     return i < HEAD ? i : e->n - HEAD - TAIL + i;
 }
 
-/* First holders of cells in the corners, which exchange something with one another if the two layouts have a pattern.
- */
+/* Lists the first holders of cells in the corners, which often exchange data with each other. */
 static void name_corners(const rshi_scene *s, const rshi_side *side, named *out) {
     for (int i = 0; i < HEAD + TAIL; i++)
         for (int k = 0; k < HEAD + TAIL; k++) {
@@ -67,12 +66,12 @@ static rsh_status name_ranks(const rshi_scene *s, named *out) {
     out->rank = rshi_calloc(2 * rshi_max(MOST_NAMED, (HEAD + TAIL) * (HEAD + TAIL)), sizeof *out->rank);
     if (!out->rank) return rshi_nomem();
     for (int i = 0; i < s->nsides; i++)
-        if (few(s))
+        if (has_few_ranks(s))
             name_all(&s->side[i], out);
         else
             name_corners(s, &s->side[i], out);
     out->n = sort_unique(out->rank, out->n);
-    out->all = few(s);
+    out->all = has_few_ranks(s);
     keep_most(out);
     return RSH_OK;
 }
@@ -176,7 +175,7 @@ static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t ran
     return put_arrivals(s, ranks, rank, sink);
 }
 
-/* ---- places ---- */
+/* ---- holdings ---- */
 
 rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes) {
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l));
@@ -189,7 +188,7 @@ rsh_status rshi_held_bytes(const rsh_layout *l, int64_t rank, int64_t *bytes) {
     return RSH_OK;
 }
 
-/* Bytes that a rank holds of the tensor, and its coordinates on the mesh. */
+/* Writes the bytes that a rank holds of the tensor, and its coordinates on the mesh. */
 static rsh_status put_place(const rsh_layout *l, int64_t rank, const rsh_sink *sink) {
     const rsh_layout_desc *d = rsh_layout_describe(l);
     int64_t bytes, position = rshi_layout_position(l, rank);

@@ -1,10 +1,10 @@
-/* Legend: swatches of hues and shades by mesh axis, of what stays, and of what is combined. */
+/* Legend: draws swatches of hues and shades by mesh axis, and of blocks that stay or are combined. */
 #include "draw/impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A pen that goes on to the next line where there is no room; with `dry` set it only moves. */
+/* A pen that starts a new line if there is no space left; with `dry` it only measures. */
 typedef struct pen {
     rshi_canvas *canvas;
     int left, right, x, y;
@@ -64,8 +64,8 @@ static rsh_status put_scale(pen *p, int which) {
     return RSH_OK;
 }
 
-/* Does any cell come about this way? */
-static bool appears(const rshi_scene *s, rshi_origin_kind kind) {
+/* Does any cell have this kind of origin? */
+static bool has_origin(const rshi_scene *s, rshi_origin_kind kind) {
     for (int i = 0; s->origin && i < rshi_scene_cells(s); i++)
         if (s->origin[i].kind == kind) return true;
     return false;
@@ -77,13 +77,13 @@ static rsh_status put_hints(pen *p) {
     rshi_colour plain = rshi_colour_of(0, RSHI_LEVEL_PLAIN);
     char text[RSHI_DRAW_LABEL];
     if (s->plan && s->palette.hue.n > 1) RSH_TRY(put_words(p, "colour: the rank that held it before"));
-    if (appears(s, RSHI_ORIGIN_STAYS)) RSH_TRY(put_swatch(p, "faded: stays on its rank", "pale", &plain, false));
+    if (has_origin(s, RSHI_ORIGIN_STAYS)) RSH_TRY(put_swatch(p, "faded: stays on its rank", "pale", &plain, false));
     if (!op) return RSH_OK;
     snprintf(text, sizeof text, "hatched: %s of several ranks", rsh_op_name(op));
     return put_swatch(p, text, "swatch", &plain, true);
 }
 
-static rsh_status walk(pen *p) {
+static rsh_status put_legend(pen *p) {
     for (int which = 0; which < 2; which++) RSH_TRY(put_scale(p, which));
     return put_hints(p);
 }
@@ -91,11 +91,11 @@ static rsh_status walk(pen *p) {
 int rshi_legend_height(rshi_canvas *c, int width) {
     pen p = {c, 0, width, 0, 0, true};
     if (!c->format->tick_width) return 0;
-    (void)walk(&p); /* dry: it cannot fail */
+    (void)put_legend(&p); /* cannot fail, since it only measures */
     return p.x || p.y ? p.y + c->format->line * 4 / 3 : 0;
 }
 
 rsh_status rshi_legend_draw(rshi_canvas *c, int x, int y, int width) {
     pen p = {c, x, x + width, x, y, false};
-    return c->format->tick_width ? walk(&p) : RSH_OK;
+    return c->format->tick_width ? put_legend(&p) : RSH_OK;
 }

@@ -1,12 +1,12 @@
-/* Origins: from which ranks each cell of the destination comes.
+/* Origins: finds the ranks from which each destination cell comes.
  *
- * A cell that several ranks hold after the move is drawn as the first of them sees it.  Its sources are those ranks
- * that hold the cell before and that the plan makes send to it; its own copy comes before all others. */
+ * A cell that several ranks hold after the move is drawn for the first of them.  Its sources are the ranks that hold
+ * the cell before the move and send to that rank according to the plan; the rank's own copy has priority. */
 #include "draw/impl.h"
 
 #include "plan/plan.h"
 
-/* One end of what is drawn along each direction: bits of its intervals. */
+/* The sources of one destination rank, inside the box of intervals that is drawn. */
 typedef struct incoming {
     rshi_scene *scene;
     int64_t rank; /* the destination */
@@ -27,7 +27,7 @@ static void add_source(void *ctx, int cell) {
     if (in->source == in->rank) origin->kind = RSHI_ORIGIN_STAYS;
 }
 
-/* The masks of a rank, of which there are *n; a rank that is not in the layout has none. */
+/* The groups of a rank, and their number *n; a rank that is not in the layout has none. */
 static const int64_t *masks_of(const rshi_side *side, int64_t rank, int64_t *n) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
     *n = i < 0 ? 0 : side->start[i + 1] - side->start[i];
@@ -51,8 +51,8 @@ static int visit_source(void *ctx, int64_t peer, int64_t bytes) {
     return 0;
 }
 
-/* Along one direction: end 0 is what lies before the gap, or all; end 1 what lies after it.  False: there is no such
- * end. */
+/* Selects one end of a direction: end 0 is everything before the gap (or everything), end 1 is everything after it.
+ * False: there is no such end. */
 static bool take_end(const rshi_borders *e, int end, uint64_t *bits, rshi_stripe *shown) {
     int first = end ? e->gap + 1 : 0, last = end || e->gap < 0 ? e->n : e->gap;
     if (end && e->gap < 0) return false;
@@ -66,7 +66,7 @@ static void start_cell(void *ctx, int cell) {
     if (is_first(in->scene, cell, in->rank)) in->scene->origin[cell].kind = RSHI_ORIGIN_MOVES;
 }
 
-/* The gap splits what is drawn into boxes: only the sources of those are asked for. */
+/* Finds the sources of a rank.  Gaps divide the drawn area into boxes; only their sources are looked up. */
 static rsh_status fill_rank(rshi_scene *s, int64_t rank) {
     incoming in = {.scene = s, .rank = rank};
     int64_t n;
@@ -83,9 +83,9 @@ static rsh_status fill_rank(rshi_scene *s, int64_t rank) {
     return RSH_OK;
 }
 
-/* Own copies win; contributions to a reduction add up; with neither, the holder that the plan sends by way of others.
- */
-static void settle(rshi_origin *origin, const rshi_ranks *before, int64_t rank, bool partial) {
+/* Completes the origin of a cell: its own copy has priority, contributions of a reduction are kept together, and if
+ * there is no direct source, the holders before the move are used. */
+static void complete_origin(rshi_origin *origin, const rshi_ranks *before, int64_t rank, bool partial) {
     if (partial && origin->from.count > 1) origin->kind = RSHI_ORIGIN_REDUCED;
     if (!partial && origin->kind == RSHI_ORIGIN_STAYS) {
         origin->from = (rshi_ranks){0};
@@ -105,7 +105,7 @@ rsh_status rshi_scene_origins(rshi_scene *s) {
             RSH_TRY(fill_rank(s, to->holders[to->cell[i]].ranks.first[0]));
     for (int i = 0; i < cells; i++)
         if (to->cell[i] >= 0)
-            settle(&s->origin[i], from->cell[i] < 0 ? NULL : &from->holders[from->cell[i]].ranks,
+            complete_origin(&s->origin[i], from->cell[i] < 0 ? NULL : &from->holders[from->cell[i]].ranks,
                    to->holders[to->cell[i]].ranks.first[0], partial);
     return RSH_OK;
 }

@@ -1,4 +1,4 @@
-/* HTML: one page with the scene as JSON, the style and the script that draws it. */
+/* HTML: writes a page with the scene as JSON, the style sheet, and the script that draws it. */
 #include "draw/impl.h"
 
 static rsh_status put_title(const rshi_scene *s, const rsh_sink *sink) {

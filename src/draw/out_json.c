@@ -1,11 +1,12 @@
-/* JSON: the scene as data, for the page's script and for anybody's.  docs/draw.md lists its members. */
+/* JSON: writes the scene as data, for the script of the page and for other programs.  docs/draw.md lists its members.
+ */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 
-#define MOST_RUNS 15000 /* of ranks of one side: a page has bounded size */
+#define MOST_RUNS 15000 /* limit of runs of ranks per side, since a page has bounded size */
 
-/* Inside of a page as well: "<" never stands for itself. */
+/* Writes a JSON string.  "<" is escaped, because the JSON is also embedded in HTML. */
 static rsh_status write_string(const rsh_sink *sink, const char *text) {
     RSH_TRY(rshi_sink_text(sink, "\""));
     for (; *text; text++) {
@@ -43,7 +44,7 @@ static rsh_status put_tick(void *ctx, int place, int64_t index) {
     return rshi_sink_format(t->sink, "%s[%d,%" PRId64 "]", t->n++ ? "," : "", place, index);
 }
 
-/* Where the borders stand in a panel of the SVG picture. */
+/* Writes the positions of the borders in a panel of the SVG picture. */
 static rsh_status put_places(const rshi_scene *s, int direction, const rsh_sink *sink) {
     const rshi_canvas canvas = {.format = &rshi_format_svg, .scene = s};
     const rshi_borders *e = &s->along[direction];
@@ -131,7 +132,7 @@ static rsh_status put_scale(const rshi_scene *s, const rsh_sink *sink, int which
     return rshi_sink_text(sink, "]}");
 }
 
-/* Only scales of two entries and more say something. */
+/* Writes the scales that have at least two entries. */
 static rsh_status put_legend(const rshi_scene *s, const rsh_sink *sink) {
     RSH_TRY(rshi_sink_text(sink, "\"legend\":["));
     if (s->palette.hue.n > 1) RSH_TRY(put_scale(s, sink, 0));
@@ -154,14 +155,14 @@ static rsh_status put_totals(const rshi_scene *s, const rsh_sink *sink) {
 
 /* ---- holders ---- */
 
-/* Ranks as [first, step, count], greedily: few for what lies regularly on a mesh. */
+/* Writes ranks as runs [first, step, count], found greedily; regular meshes give few runs. */
 static rsh_status put_runs(const rsh_sink *sink, const int64_t *list, int64_t n, int64_t *budget) {
     RSH_TRY(rshi_sink_text(sink, "["));
     for (int64_t i = 0, k; i<n && * budget> 0; i = k, --*budget) {
         int64_t step = i + 1 < n ? list[i + 1] - list[i] : 1;
         for (k = i + 1; k < n && list[k] - list[k - 1] == step; k++) {
         }
-        if (k == i + 2) k = i + 1, step = 1; /* two alone are not a run */
+        if (k == i + 2) k = i + 1, step = 1; /* two ranks are written as two runs */
         RSH_TRY(rshi_sink_format(sink, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 "]", i ? "," : "", list[i], step, k - i));
     }
     return rshi_sink_text(sink, "]");
@@ -206,7 +207,7 @@ static rsh_status put_held(void *ctx, const rshi_rect *r) {
                             w->side->cell[r->cell]);
 }
 
-/* Sources: some ranks, ascending, and how many there are; of a reduction, all holders before. */
+/* Writes a rectangle with its sources: the first ranks and their number; for a reduction, the holders before. */
 static rsh_status put_origin(void *ctx, const rshi_rect *r) {
     writing *w = ctx;
     const rshi_origin *o = &w->scene->origin[r->cell];

@@ -1,4 +1,4 @@
-/* SVG: every element has an id and a class; ranks stand in data-rank and data-source for scripts. */
+/* SVG: writes the picture as SVG.  Every element has an id and a class; data-rank and data-source are for scripts. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static rshi_colour colour_of(const rshi_canvas *c, const rshi_figure *m) {
     return m->fill ? *m->fill : rshi_scene_colour(c->scene, m->source);
 }
 
-/* What has no colour of a rank gets one from the style. */
+/* Writes the colour; elements without a rank get theirs from the style sheet. */
 static rsh_status put_fill(rshi_canvas *c, const rshi_figure *m) {
     if (m->source < 0 && !m->fill) return RSH_OK;
     rshi_colour k = colour_of(c, m);
@@ -100,7 +100,7 @@ static rsh_status box(rshi_canvas *c, const rshi_figure *m) {
     return put_hatch(c, m);
 }
 
-/* Labels on one colour are black or white; on several they get a badge to stand on. */
+/* Does the label need a badge behind it?  Labels on a single colour are black or white instead. */
 static bool on_badge(const rshi_figure *m) {
     return (!strcmp(m->kind, "label") || !strcmp(m->kind, "times")) && (m->source < 0 || m->combined);
 }

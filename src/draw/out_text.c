@@ -1,4 +1,4 @@
-/* Text: the scene in letters and box-drawing characters, at most 100 columns wide; on terminals with colours. */
+/* Text: draws the scene with letters and box-drawing characters, at most 100 columns wide; optionally in colour. */
 #include "draw/impl.h"
 
 #include <stdio.h>
@@ -8,24 +8,24 @@
 
 enum { UP = 1, DOWN = 2, LEFT = 4, RIGHT = 8 };
 
-/* A place on the page: a letter, or the lines that meet here. */
+/* A position on the page: a letter, or the lines that meet here. */
 typedef struct glyph {
     char letter;
     uint8_t lines;
-    uint8_t fill; /* number of its background among the 256 colours of terminals; 0: none */
-    bool dark;    /* is it one for white letters? */
+    uint8_t fill; /* background: one of the 256 terminal colours; 0: none */
+    bool dark;    /* the background is dark, so letters are white */
 } glyph;
 
 static size_t places(const rshi_canvas *c) { return (size_t)c->width * (size_t)c->height; }
 
-/* What is drawn off the page goes to one spare place behind it. */
+/* Returns the glyph at a position; positions off the page share one spare glyph at the end. */
 static glyph *at(rshi_canvas *c, int x, int y) {
     bool inside = x >= 0 && x < c->width && y >= 0 && y < c->height;
     return (glyph *)c->glyphs + (inside ? (size_t)y * (size_t)c->width + (size_t)x : places(c));
 }
 
 static rsh_status begin(rshi_canvas *c, int width, int height) {
-    (void)width; /* notes may be wider than the panels; lines end where nothing follows */
+    (void)width; /* notes may be wider than the panels; trailing blanks are omitted */
     c->width = COLUMNS;
     c->height = height;
     c->glyphs = rshi_calloc(places(c) + 1, sizeof(glyph));
@@ -40,7 +40,8 @@ static void down(rshi_canvas *c, int x, int y, int h) {
     for (int i = 0; i <= h; i++) at(c, x, y + i)->lines |= (uint8_t)((i ? UP : 0) | (i < h ? DOWN : 0));
 }
 
-/* Boxes that share a border share its characters.  Without colours only those of holders say anything. */
+/* Draws a box; adjacent boxes share the characters of their border.  Without colours only the boxes of holders are
+ * drawn. */
 static rsh_status box(rshi_canvas *c, const rshi_figure *m) {
     if (strcmp(m->kind, "held") && strcmp(m->kind, "outline") && strcmp(m->kind, "gap")) return RSH_OK;
     across(c, m->x, m->y, m->w);
@@ -50,11 +51,10 @@ static rsh_status box(rshi_canvas *c, const rshi_figure *m) {
     return RSH_OK;
 }
 
-/* Terminals have a cube of 6 x 6 x 6 colours, from number 16 on. */
+/* Terminals have a cube of 6 x 6 x 6 colours, starting at number 16. */
 static int level(int x) { return (x * 5 + 127) / 255; }
 
-/* The next box begins where this one ends, so that its last row and column are the next one's.  What stays has no
- * colour. */
+/* Draws a filled box.  Its last row and column belong to the next box.  Cells that stay are not coloured. */
 static rsh_status filled_box(rshi_canvas *c, const rshi_figure *m) {
     if (!strcmp(m->kind, "outline") || !strcmp(m->kind, "stays") || m->source < 0 || m->combined)
         return box(c, m);
@@ -88,7 +88,7 @@ static const char *character(const glyph *g) {
     return lines[g->lines];
 }
 
-/* Lines between boxes stay without colour. */
+/* Lines between boxes are not coloured. */
 static int fill_of(const glyph *g) { return g->lines ? 0 : g->fill; }
 
 static size_t put_colour(char *row, const glyph *g) {

@@ -1,4 +1,4 @@
-/* Page: where panels, arrow, legend and notes stand, in the units of the format. */
+/* Page: places panels, arrow, legend and notes on the page, in the units of the format. */
 #include "draw/impl.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 
 #define TITLE_LINES 3
 
-/* How much of a text goes on the next line of `room` letters: up to a space if there is one. */
+/* The length of the next line of at most `room` letters, up to a space if there is one. */
 static size_t line_of(const char *text, size_t room) {
     size_t n = strlen(text), space = 0;
     if (n <= room) return n;
@@ -23,8 +23,8 @@ static size_t line_of(const char *text, size_t room) {
     return space ? space : room;
 }
 
-/* Lines that a title takes; drawn from y on unless `y` is negative.  What the last line has no room for ends in dots.
- */
+/* Draws a title of up to TITLE_LINES lines at y, and counts them; with a negative y only counts.  A longer title ends
+ * in dots. */
 static rsh_status put_title(rshi_canvas *c, const rsh_layout *l, int x, int y, int *lines) {
     const char *text = rsh_layout_text(l);
     size_t room = (size_t)(c->format->width / c->format->letter);
@@ -42,13 +42,13 @@ static rsh_status put_title(rshi_canvas *c, const rsh_layout *l, int x, int y, i
 static int title_lines(rshi_canvas *c) {
     int most = 1, lines;
     for (int i = 0; i < c->scene->nsides; i++) {
-        (void)put_title(c, c->scene->side[i].layout, 0, -1, &lines); /* only counts: it cannot fail */
+        (void)put_title(c, c->scene->side[i].layout, 0, -1, &lines); /* cannot fail, since it only counts */
         most = (int)rshi_max(most, lines);
     }
     return most;
 }
 
-/* ---- around the panels ---- */
+/* ---- arrow and notes ---- */
 
 static rsh_status draw_arrow(rshi_canvas *c, int x, int y) {
     const rshi_format *f = c->format;
@@ -70,7 +70,7 @@ static rsh_status draw_notes(rshi_canvas *c, int x, int y) {
     return RSH_OK;
 }
 
-/* How many notes there are, and the letters of the longest. */
+/* The number of notes, and the length of the longest. */
 static int measure_notes(const rshi_scene *s, int *longest) {
     char text[192];
     int n = 0;

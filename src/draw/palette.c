@@ -1,18 +1,18 @@
-/* Palette: the colour of a rank's elements, hue by one mesh axis and shade by the others.
+/* Palette: chooses the colour of each rank: the hue by one mesh axis and the shade by the others.
  *
- * Only axes along which the picture differs count, and of them only coordinates that appear.  Replicas have one colour.
- * With one axis of more than eight coordinates, each eight of them are a shade of their own; with more hues than eight
- * and other axes besides, neighbouring coordinates share a hue and differ in shade.  Ranks without a mesh count by
- * themselves. */
+ * Only axes along which the picture differs are used, and only coordinates that appear.  Replicas have the same colour.
+ * If a single axis has more than eight coordinates, every eight of them get another shade.  If there are other axes as
+ * well, neighbouring coordinates share a hue and differ in shade.  Without a mesh the ranks themselves are the
+ * coordinates. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first of the ranks that cover the same cells: replicas are seen as one.  Of several pieces the one counts that
- * the rank shares with fewest.  -1: not in the picture. */
-static int64_t seen_as(const rshi_side *side, int64_t rank) {
+/* The first of the ranks that cover the same cells, so that replicas have the same colour.  If a rank has several
+ * pieces, the one shared with fewest ranks is used.  -1: the rank is not in the picture. */
+static int64_t representative(const rshi_side *side, int64_t rank) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
     const rshi_alike *best = NULL;
     for (int64_t k = i < 0 ? 0 : side->start[i]; i >= 0 && k < side->start[i + 1]; k++) {
@@ -22,7 +22,7 @@ static int64_t seen_as(const rshi_side *side, int64_t rank) {
     return best ? side->rank[best->first] : -1;
 }
 
-/* The number that a rank's coordinates along some axes make; the rank itself without axes. */
+/* Combines a rank's coordinates along some axes into one number; without axes, returns the rank. */
 static int64_t number_along(const rsh_layout *l, unsigned axes, int64_t rank) {
     const rsh_layout_desc *desc = rsh_layout_describe(l);
     int64_t position = rshi_layout_position(l, rank), n = 0;
@@ -32,8 +32,8 @@ static int64_t number_along(const rsh_layout *l, unsigned axes, int64_t rank) {
     return n;
 }
 
-/* All numbers that appear, ascending, each once. */
-static rsh_status take_scale(const rshi_side *side, unsigned axes, rshi_scale *out) {
+/* Lists all coordinates that appear, ascending and without duplicates. */
+static rsh_status make_scale(const rshi_side *side, unsigned axes, rshi_scale *out) {
     int64_t n = 0, *value = rshi_calloc((size_t)side->nalike + 1, sizeof *value);
     if (!value) return rshi_nomem();
     for (int64_t i = 0; i < side->nalike; i++)
@@ -57,13 +57,13 @@ static unsigned varying(const rshi_side *side) {
     return axes;
 }
 
-/* The axis with most coordinates that still have a hue each; without one, the first. */
+/* Chooses the axis with most coordinates, but at most one per hue; if all have more, the first. */
 static rsh_status choose_hue(rshi_scene *s, unsigned axes) {
     rshi_scale *best = &s->palette.hue;
     for (int a = 0; a < RSH_MAX_AXES; a++) {
         rshi_scale scale;
         if (!(axes >> a & 1)) continue;
-        RSH_TRY(take_scale(&s->side[0], 1u << a, &scale));
+        RSH_TRY(make_scale(&s->side[0], 1u << a, &scale));
         bool better = !best->value || (scale.n <= RSHI_HUES && (best->n > RSHI_HUES || scale.n > best->n));
         rshi_free(better ? best->value : scale.value);
         if (better) *best = scale;
@@ -75,36 +75,39 @@ rsh_status rshi_scene_palette(rshi_scene *s) {
     const rshi_side *side = &s->side[0];
     bool mesh = !rsh_layout_describe(side->layout)->is_boxes;
     unsigned axes = mesh ? varying(side) : 0;
-    if (!axes) return take_scale(side, 0, &s->palette.hue);
+    if (!axes) return make_scale(side, 0, &s->palette.hue);
     RSH_TRY(choose_hue(s, axes));
     unsigned rest = axes & ~s->palette.hue.axes;
-    return rest ? take_scale(side, rest, &s->palette.shade) : RSH_OK;
+    return rest ? make_scale(side, rest, &s->palette.shade) : RSH_OK;
 }
 
 /* ---- colours ---- */
 
-static int64_t place(const rshi_scale *scale, int64_t value) {
+static int64_t scale_index(const rshi_scale *scale, int64_t value) {
     const int64_t *at =
         scale->n ? bsearch(&value, scale->value, (size_t)scale->n, sizeof value, rshi_compare_int64) : NULL;
     return at ? at - scale->value : 0;
 }
 
-/* Number i of n hues, with number j of m other coordinates. */
+/* The colour of coordinate i of n along the hue axis and j of m along the shade axes. */
 static rshi_colour colour_at(int64_t i, int64_t n, int64_t j, int64_t m) {
     int64_t each = rshi_ceil_div(rshi_max(n, 1), RSHI_HUES), shades = rshi_max(m, 1) * each;
     int64_t hue = m ? i / each : i % RSHI_HUES, shade = m ? j * each + i % each : i / RSHI_HUES;
     if (shades == 1) return rshi_colour_of((int)hue, RSHI_LEVEL_PLAIN);
     double level = (double)shade / (double)(shades - 1) - RSHI_LEVEL_PLAIN;
-    return rshi_colour_of((int)hue, RSHI_LEVEL_PLAIN + level * (shades == 2 ? 0.75 : 1)); /* two need not go so far */
+    return rshi_colour_of((int)hue,
+                          RSHI_LEVEL_PLAIN +
+                              level * (shades == 2 ? 0.75 : 1)); /* two shades differ enough with less contrast */
 }
 
 rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank) {
     const rshi_side *side = &s->side[0];
     const rshi_palette *p = &s->palette;
-    int64_t seen = seen_as(side, rank);
+    int64_t seen = representative(side, rank);
     if (seen < 0) return (rshi_colour){222, 222, 222};
-    return colour_at(place(&p->hue, number_along(side->layout, p->hue.axes, seen)), p->hue.n,
-                     p->shade.n ? place(&p->shade, number_along(side->layout, p->shade.axes, seen)) : 0, p->shade.n);
+    return colour_at(scale_index(&p->hue, number_along(side->layout, p->hue.axes, seen)), p->hue.n,
+                     p->shade.n ? scale_index(&p->shade, number_along(side->layout, p->shade.axes, seen)) : 0,
+                     p->shade.n);
 }
 
 /* ---- legend ---- */
@@ -123,7 +126,7 @@ void rshi_legend_name(const rshi_scene *s, int which, char label[RSHI_DRAW_LABEL
             n += snprintf(label + n, (size_t)(RSHI_DRAW_LABEL - n), "%s%.12s", n ? "," : "", desc->axis[a].name);
 }
 
-/* "3", or for a number along several axes "1,0". */
+/* Writes a coordinate as "3", or along several axes as "1,0". */
 static void value_label(const rshi_scene *s, const rshi_scale *scale, int64_t value, char label[RSHI_DRAW_LABEL]) {
     const rsh_layout_desc *desc = rsh_layout_describe(s->side[0].layout);
     char all[RSHI_DRAW_LABEL] = "";
@@ -139,7 +142,8 @@ static void value_label(const rshi_scene *s, const rshi_scale *scale, int64_t va
     snprintf(label, RSHI_DRAW_LABEL, "%s", all);
 }
 
-/* Of more shades than eight the first, the middle and the last are enough; hues that several share are ranges. */
+/* Of more than eight shades only the first, the middle and the last are listed; a hue that several coordinates share is
+ * labelled with a range. */
 #define FEW 8
 bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL], rshi_colour *colour) {
     const rshi_scale *scale = scale_of(s, which), *hue = &s->palette.hue, *shade = &s->palette.shade;

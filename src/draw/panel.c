@@ -1,13 +1,13 @@
-/* Panel: one side of the scene on paper, in the units of the format. */
+/* Panel: draws one side of the scene, in the units of the format. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Places of the borders: in proportion, at least `least` for each interval, and equally wide if equally long.  The last
- * place is the sum, which is `total` but for rounding. */
-static void spread(const rshi_borders *e, int total, int least, int gap, int *place) {
+/* Computes the positions of the borders: proportional, but at least `least` per interval; equal intervals are equally
+ * wide.  The last position is `total`, except for rounding. */
+static void place_borders(const rshi_borders *e, int total, int least, int gap, int *place) {
     int64_t span = 0;
     int room = total - (e->gap < 0 ? 0 : gap) - least * (e->n - (e->gap >= 0));
     for (int i = 0; i < e->n; i++) span += i == e->gap ? 0 : e->at[i + 1] - e->at[i];
@@ -18,12 +18,12 @@ static void spread(const rshi_borders *e, int total, int least, int gap, int *pl
     }
 }
 
-static void spread_columns(const rshi_canvas *c, int *place) {
-    spread(&c->scene->along[RSHI_COLUMNS], c->format->width, c->format->min_width, c->format->gap_width, place);
+static void place_columns(const rshi_canvas *c, int *place) {
+    place_borders(&c->scene->along[RSHI_COLUMNS], c->format->width, c->format->min_width, c->format->gap_width, place);
 }
 
-/* As high as the tensor is in proportion to its width, within limits. */
-static void spread_rows(const rshi_canvas *c, int *place) {
+/* Chooses the height in proportion to the shape of the tensor, within limits. */
+static void place_rows(const rshi_canvas *c, int *place) {
     const rshi_format *f = c->format;
     const rshi_borders *rows = &c->scene->along[RSHI_ROWS], *columns = &c->scene->along[RSHI_COLUMNS];
     int height = f->height;
@@ -33,28 +33,28 @@ static void spread_rows(const rshi_canvas *c, int *place) {
         height = (int)(f->width * (ratio < 0.4 ? 0.4 : ratio > 1 ? 1 : ratio));
     }
     if (rows->dim < 0)
-        spread(rows, f->strip, 1, 0, place);
+        place_borders(rows, f->strip, 1, 0, place);
     else
-        spread(rows, (int)rshi_max(height, rows->n * f->min_height), f->min_height, f->gap_height, place);
+        place_borders(rows, (int)rshi_max(height, rows->n * f->min_height), f->min_height, f->gap_height, place);
 }
 
 rshi_panel rshi_panel_at(const rshi_canvas *c, int i, int x, int y) {
     const rshi_scene *s = c->scene;
     rshi_panel p = {&s->side[i], s->nsides == 1 ? "layout" : i ? "to" : "from", i == 1, x, y, {0}, {0}};
-    spread_rows(c, p.row);
-    spread_columns(c, p.column);
+    place_rows(c, p.row);
+    place_columns(c, p.column);
     return p;
 }
 
 int rshi_panel_width(const rshi_canvas *c) {
     int place[RSHI_DRAW_INTERVALS + 1];
-    spread_columns(c, place);
+    place_columns(c, place);
     return place[c->scene->along[RSHI_COLUMNS].n];
 }
 
 int rshi_panel_height(const rshi_canvas *c) {
     int place[RSHI_DRAW_INTERVALS + 1];
-    spread_rows(c, place);
+    place_rows(c, place);
     return place[c->scene->along[RSHI_ROWS].n];
 }
 
@@ -64,15 +64,15 @@ typedef struct size {
     int w, h;
 } size;
 
-/* Boxes of one size have all a label or none.  Where labels would cover much of small boxes, each set of holders has
- * one. */
+/* Boxes of the same size either all have a label or none has.  If labels would cover much of small boxes, each set of
+ * holders is labelled once. */
 typedef struct boxing {
     rshi_canvas *canvas;
     const rshi_panel *panel;
     int ncrowded;
-    size crowded[RSHI_DRAW_INTERVALS]; /* in which some label has no room */
+    size crowded[RSHI_DRAW_INTERVALS]; /* sizes of boxes in which some label does not fit */
     bool dense;                        /* label each set of holders once */
-    uint8_t *labelled;                 /* owned: by number of holders, if dense */
+    uint8_t *labelled;                 /* owned; if dense: is this set of holders labelled already? */
 } boxing;
 
 static rshi_figure figure_of(const boxing *b, const rshi_rect *r) {
@@ -170,7 +170,7 @@ static rsh_status draw_origin(void *ctx, const rshi_rect *r) {
 
 /* ---- gaps ---- */
 
-/* `kind`: "gap" where parts are left out, "skipped" where only origins are. */
+/* Draws a gap; its kind is "gap" if parts are omitted, "skipped" if only origins are. */
 static rsh_status draw_gap(rshi_canvas *c, const rshi_borders *e, rshi_figure m, bool named) {
     char label[RSHI_DRAW_LABEL] = "...", tip[RSHI_DRAW_LABEL * 2];
     if (m.w <= 0 || m.h <= 0) return RSH_OK;
@@ -191,13 +191,13 @@ static bool leaves_out(const rshi_scene *s, const rshi_side *side, int direction
     return false;
 }
 
-/* What to draw in the gap of a direction; NULL: nothing. */
+/* The kind of figure to draw in the gap of a direction; NULL: none. */
 static const char *gap_kind(const rshi_canvas *c, const rshi_panel *p, int direction) {
     if (c->scene->along[direction].gap < 0) return NULL;
     return leaves_out(c->scene, p->side, direction) ? "gap" : p->origins ? "skipped" : NULL;
 }
 
-/* The gap of the rows runs all across; that of the columns is above and below it. */
+/* The gap of the rows spans all columns; that of the columns is drawn above and below it. */
 static rsh_status draw_gaps(rshi_canvas *c, const rshi_panel *p) {
     const rshi_borders *rows = &c->scene->along[RSHI_ROWS], *columns = &c->scene->along[RSHI_COLUMNS];
     const char *in_rows = gap_kind(c, p, RSHI_ROWS), *in_columns = gap_kind(c, p, RSHI_COLUMNS);
@@ -213,7 +213,8 @@ static rsh_status draw_gaps(rshi_canvas *c, const rshi_panel *p) {
                      .source = -1};
     if (in_rows) RSH_TRY(draw_gap(c, rows, m, !strcmp(in_rows, "gap")));
     if (!in_columns) return RSH_OK;
-    if (in_rows && strcmp(in_rows, "gap")) above = below = height; /* parts go through: so does the columns' gap */
+    if (in_rows && strcmp(in_rows, "gap"))
+        above = below = height; /* parts continue through the gap, and so does the columns' gap */
     m.kind = in_columns;
     m.x = p->x + p->column[columns->gap];
     m.w = p->column[columns->gap + 1] - p->column[columns->gap];

@@ -1,4 +1,4 @@
-/* Rects: cells that say the same, put together, and what they say. */
+/* Rects: merges equal cells into rectangles, and writes their labels and tooltips. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ typedef struct rect_walk {
     uint64_t done[RSHI_DRAW_INTERVALS]; /* columns, by row */
 } rect_walk;
 
-/* Columns of row r from c0 on that are equal to the first cell of the rectangle and not yet in one. */
+/* Columns of row r from c0 on whose cells equal the first cell of the rectangle and are not in another one. */
 static uint64_t equal_run(const rect_walk *w, const rshi_rect *rect, int r) {
     const rshi_borders *columns = &w->scene->along[RSHI_COLUMNS];
     uint64_t bits = 0;
@@ -63,7 +63,7 @@ rsh_status rshi_rects_origin(const rshi_scene *s, int slice, rshi_rect_fn fn, vo
     return each_rect(&w, slice, fn, ctx);
 }
 
-/* ---- what they say ---- */
+/* ---- labels and tooltips ---- */
 
 void rshi_held_label(const rshi_side *side, int cell, char label[RSHI_SUM_LABEL]) {
     label[0] = '\0';

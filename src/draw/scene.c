@@ -1,4 +1,4 @@
-/* Scene: all that a picture shows, computed once, and what it leaves out, in sentences. */
+/* Scene: computes everything that a picture shows, and notes about what it omits. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor, 
     if (!plan) return RSH_OK;
     RSH_TRY(rsh_plan_get_totals(plan, &s->totals));
     RSH_TRY(rshi_scene_origins(s));
-    return detail->slices > 1 ? rshi_scene_stages(s) : RSH_OK; /* only pages play */
+    return detail->slices > 1 ? rshi_scene_stages(s) : RSH_OK; /* only pages animate stages */
 }
 
 void rshi_scene_free(rshi_scene *s) {
@@ -28,7 +28,7 @@ void rshi_scene_free(rshi_scene *s) {
 
 /* ---- the heading ---- */
 
-/* "75 %", never 0 or 100 if that is not exact. */
+/* Writes "75 %"; "All" only if all bytes move. */
 static void label_share(int64_t part, int64_t whole, char label[RSHI_DRAW_LABEL]) {
     double percent = 100 * (double)part / (double)whole;
     if (part == whole)
@@ -41,7 +41,7 @@ static void label_share(int64_t part, int64_t whole, char label[RSHI_DRAW_LABEL]
         snprintf(label, RSHI_DRAW_LABEL, "%.0f %%", percent);
 }
 
-/* "75 % of the bytes move: 129.0 MiB, the least possible." */
+/* Writes "75 % of the bytes move: 129.0 MiB, the least possible." */
 static void head_plan(const rshi_scene *s, char text[RSHI_HEADING]) {
     const rsh_plan_totals *t = &s->totals;
     char share[RSHI_DRAW_LABEL], moved[RSHI_DRAW_LABEL], least[RSHI_DRAW_LABEL + 32] = ", the least possible",
@@ -77,7 +77,7 @@ void rshi_scene_heading(const rshi_scene *s, char text[RSHI_HEADING]) {
         head_layout(s->side[0].layout, text);
 }
 
-/* ---- what is left out ---- */
+/* ---- notes ---- */
 
 static bool note_empty(const rshi_scene *s, int i, char *text, size_t room) {
     if (i || rsh_layout_count(s->side[0].layout)) return false;
@@ -97,7 +97,7 @@ static bool note_dims(const rshi_scene *s, int i, char *text, size_t room) {
     return true;
 }
 
-/* Number i of the dims with a gap. */
+/* The note for the i-th dim with a gap. */
 static bool note_gap(const rshi_scene *s, int i, char *text, size_t room) {
     for (int k = 0; k < RSHI_DIRECTIONS; k++) {
         const rshi_borders *e = &s->along[k];

@@ -1,18 +1,18 @@
-/* Stages: in which steps of a plan the cells of the destination arrive, as their first holders see it. */
+/* Stages: finds the stages of a plan in which each destination cell arrives at its first holder. */
 #include "draw/impl.h"
 
 #include "plan/plan.h"
 
-#define RANKS_ASKED 64 /* whose share is looked at; with more first holders, cells are said to arrive in every stage   \
-                        */
+#define RANKS_ASKED 64 /* ranks that are examined; the cells of further first holders get all stages */
 
 /* Indices of a part along one dim: [lo, hi). */
 typedef struct local_range {
     int64_t lo, hi;
 } local_range;
 
-/* Does a transfer write into the range of this dim?  Two loops may run over it: blocks, and the elements of a block. */
-static bool meets(const rsh_transfer *t, int d, local_range want) {
+/* Does a transfer write into the range of this dim?  It may have two loops over the dim: over blocks, and over the
+ * elements of a block. */
+static bool overlaps_range(const rsh_transfer *t, int d, local_range want) {
     int64_t step[2] = {1, 1}, rounds[2] = {1, 1};
     for (int i = 0, k = 0; i < t->nloops && k < 2; i++) {
         if (t->dim[i] != d) continue;
@@ -20,7 +20,7 @@ static bool meets(const rsh_transfer *t, int d, local_range want) {
         rounds[k++] = t->n[i];
     }
     int64_t first = t->dst.first[d], block = (rounds[1] - 1) * step[1] + 1, skipped = want.lo - first - block + 1;
-    int64_t j = skipped <= 0 ? 0 : rshi_ceil_div(skipped, step[0]); /* the first block that ends behind want.lo */
+    int64_t j = skipped <= 0 ? 0 : rshi_ceil_div(skipped, step[0]); /* the first block that ends after want.lo */
     return j < rounds[0] && first + j * step[0] < want.hi;
 }
 
@@ -35,12 +35,12 @@ static bool writes(const arriving *a, const rsh_transfer *t, int cell) {
     int at[RSHI_DIRECTIONS] = {cell / s->along[RSHI_COLUMNS].n % s->along[RSHI_ROWS].n, cell % s->along[RSHI_COLUMNS].n,
                                cell / s->along[RSHI_COLUMNS].n / s->along[RSHI_ROWS].n};
     if (t->tensor != s->tensor || t->dst.in_scratch || t->dst.part != a->piece->part) return false;
-    if (t->dst.flat) return true; /* not a product of dims: any stage of the part may be meant */
+    if (t->dst.flat) return true; /* a flat part has no dims, so every stage may write the cell */
     for (int k = 0; k < RSHI_DIRECTIONS; k++) {
         const rshi_borders *e = &s->along[k];
         if (e->dim < 0) continue;
         int64_t lo = a->piece->at[e->dim] + rshi_stripe_before(&a->piece->set[e->dim], e->at[at[k]]);
-        if (!meets(t, e->dim, (local_range){lo, lo + e->at[at[k] + 1] - e->at[at[k]]})) return false;
+        if (!overlaps_range(t, e->dim, (local_range){lo, lo + e->at[at[k] + 1] - e->at[at[k]]})) return false;
     }
     return true;
 }

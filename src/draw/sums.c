@@ -1,20 +1,20 @@
-/* Sums: which ranks of a cell of a partial layout are combined to its value, and which hold the same value once more.
+/* Sums: groups the ranks of a cell of a partial layout.
  *
- * Ranks whose coordinates agree on every axis that is not partial are a group: their values, combined, are the cell's.
- * Other groups that hold the cell are replicas of the first. */
+ * Ranks with equal coordinates on every non-partial axis form a group; their contributions combined are the value of
+ * the cell.  Other groups that hold the cell are replicas of the first. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Of the group of a rank: the one at the origin of the partial axes. */
+/* The rank of the same group at the origin of the partial axes. */
 static int64_t leader_of(const rsh_layout *l, int64_t rank) {
     rshi_piece p = {.rank = rank, .position = rshi_layout_position(l, rank)}, first;
     rshi_piece_at_partial(l, &p, 0, &first);
     return first.rank;
 }
 
-static void add(rshi_sum *s, int64_t rank, int64_t leader) {
+static void add_to_group(rshi_sum *s, int64_t rank, int64_t leader) {
     for (int i = 0; i < RSHI_DRAW_GROUPS; i++) {
         if (s->group[i].count && s->leader[i] != leader) continue;
         s->leader[i] = leader;
@@ -24,7 +24,7 @@ static void add(rshi_sum *s, int64_t rank, int64_t leader) {
 }
 
 void rshi_sum_fill(const rsh_layout *l, rshi_holders *h) {
-    for (int64_t i = 0; i < h->ranks.count; i++) add(&h->sum, h->list[i], leader_of(l, h->list[i]));
+    for (int64_t i = 0; i < h->ranks.count; i++) add_to_group(&h->sum, h->list[i], leader_of(l, h->list[i]));
 }
 
 void rshi_sum_label(const rsh_layout *l, const rshi_holders *h, char label[RSHI_SUM_LABEL]) {

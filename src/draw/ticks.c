@@ -1,18 +1,18 @@
-/* Ticks: indices beside a panel where its own layout is cut, as round as the cuts allow, as many as have room. */
+/* Ticks: writes indices next to a panel where its own layout is cut, as many as fit, preferring round numbers. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Digits up to the last that is not zero: fewer are rounder. */
-static int digits(int64_t x) {
+/* The number of digits without trailing zeros; a rounder number has fewer. */
+static int significant_digits(int64_t x) {
     int n = 0;
     while (x && x % 10 == 0) x /= 10;
     for (; x; x /= 10) n++;
     return n;
 }
 
-/* One of 1, 2, 5, 10, 20, 50, ..: the first whose multiples are `least` apart at least. */
+/* The first of 1, 2, 5, 10, 20, 50, .. that is at least `least`. */
 static int64_t round_step(double least) {
     int64_t step = 1;
     for (int i = 0; (double)step < least && step < INT64_MAX / 10; i++) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
@@ -21,16 +21,16 @@ static int64_t round_step(double least) {
 
 /* The borders of a panel at which its own side is cut, and both ends. */
 typedef struct ticking {
-    int n;   /* intervals between them */
+    int n;   /* number of intervals */
     int gap; /* the interval with the scene's gap; -1: none */
-    int64_t at[RSHI_DRAW_INTERVALS + 1];
-    int place[RSHI_DRAW_INTERVALS + 1];
-    int room; /* that a tick takes */
+    int64_t at[RSHI_DRAW_INTERVALS + 1]; /* indices of the borders */
+    int place[RSHI_DRAW_INTERVALS + 1];  /* positions of the borders */
+    int room;                            /* space of a tick */
     rshi_tick_fn fn;
     void *ctx;
 } ticking;
 
-/* Does one side have different holders before and behind border i of a direction?  The ends of the dim always count. */
+/* Does one side have different holders before and after border i of a direction?  True at the ends of the dim. */
 static bool is_cut(const rshi_scene *s, const rshi_side *side, int direction, int i) {
     const rshi_borders *e = &s->along[direction], *other = &s->along[1 - direction];
     if (i == 0 || i == e->n) return true;
@@ -45,7 +45,8 @@ static bool is_cut(const rshi_scene *s, const rshi_side *side, int direction, in
     return false;
 }
 
-static void take_own(ticking *t, const rshi_scene *s, const rshi_side *side, int direction, const int *place) {
+/* Copies to t the borders at which this side is cut. */
+static void keep_own_borders(ticking *t, const rshi_scene *s, const rshi_side *side, int direction, const int *place) {
     const rshi_borders *e = &s->along[direction];
     t->gap = -1;
     t->n = -1;
@@ -58,7 +59,7 @@ static void take_own(ticking *t, const rshi_scene *s, const rshi_side *side, int
     }
 }
 
-/* A dim that nobody cuts has ticks at round indices, and at its end. */
+/* Writes ticks at round indices and at the end, for a dim that neither layout cuts. */
 static rsh_status uncut_ticks(const ticking *t) {
     int length = t->place[1];
     int64_t size = t->at[1] - t->at[0], step = round_step((double)size * 2 * t->room / (double)rshi_max(1, length));
@@ -69,7 +70,7 @@ static rsh_status uncut_ticks(const ticking *t) {
     return t->fn(t->ctx, length, size);
 }
 
-/* Is there room for every k-th border?  Counted from the nearer end if there is a gap. */
+/* Is border i one of every k?  After a gap, borders are counted from the end. */
 static bool is_kth(const ticking *t, int i, int k) { return (t->gap >= 0 && i > t->gap ? t->n - i : i) % k == 0; }
 
 static bool has_room(const ticking *t, int k) {
@@ -82,13 +83,14 @@ static bool has_room(const ticking *t, int k) {
     return true;
 }
 
-/* 1 if all cuts have room; otherwise the least k with room, or up to twice that if it gives rounder numbers. */
+/* Returns 1 if all cuts have room; otherwise the smallest k for which every k-th index fits, or up to twice that if the
+ * numbers are rounder. */
 static int choose_every(const ticking *t) {
     int least = 1, best;
     while (least < t->n && !has_room(t, least)) least++;
     best = least;
     for (int k = least; least > 1 && k <= 2 * least && k < t->n; k++)
-        if (has_room(t, k) && digits(t->at[k]) < digits(t->at[best])) best = k;
+        if (has_room(t, k) && significant_digits(t->at[k]) < significant_digits(t->at[best])) best = k;
     return best;
 }
 
@@ -108,11 +110,11 @@ rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direct
     bool down = direction == RSHI_ROWS;
     ticking t = {.room = down ? c->format->tick_height : c->format->tick_width, .fn = fn, .ctx = ctx};
     if (e->dim < 0 || !t.room) return RSH_OK;
-    take_own(&t, c->scene, p->side, direction, down ? p->row : p->column);
+    keep_own_borders(&t, c->scene, p->side, direction, down ? p->row : p->column);
     return e->n == 1 ? uncut_ticks(&t) : border_ticks(&t);
 }
 
-/* ---- on paper ---- */
+/* ---- drawing ---- */
 
 typedef struct labelling {
     rshi_canvas *canvas;

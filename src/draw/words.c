@@ -1,11 +1,11 @@
-/* Words: sets of ranks, numbers and texts as pictures print them. */
+/* Words: formats sets of ranks, numbers and texts for pictures. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LISTED 4 /* ranks that a label lists */
+#define LISTED 4 /* limit of ranks in a label */
 
 void rshi_ranks_add(rshi_ranks *s, int64_t rank) {
     if (s->count && s->last == rank) return;
@@ -17,7 +17,7 @@ void rshi_ranks_add(rshi_ranks *s, int64_t rank) {
 
 bool rshi_ranks_equal(const rshi_ranks *a, const rshi_ranks *b) { return a->count == b->count && a->hash == b->hash; }
 
-static void list(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
+static void list_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
     int n = 0;
     for (int64_t i = 0; i < s->count && i < LISTED && n < RSHI_DRAW_LABEL; i++)
         n += snprintf(label + n, (size_t)(RSHI_DRAW_LABEL - n), "%s%" PRId64, i ? "," : "", s->first[i]);
@@ -26,12 +26,12 @@ static void list(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
 }
 
 void rshi_ranks_label(const rshi_ranks *s, char label[RSHI_DRAW_LABEL]) {
-    bool consecutive = s->last - s->first[0] + 1 == s->count; /* they ascend */
+    bool consecutive = s->last - s->first[0] + 1 == s->count; /* ranks are ascending */
     label[0] = '\0';
     if (consecutive && s->count > 2)
         snprintf(label, RSHI_DRAW_LABEL, "%" PRId64 "-%" PRId64, s->first[0], s->last);
     else
-        list(s, label);
+        list_label(s, label);
 }
 
 void rshi_layout_shown(const rsh_layout *l, char text[RSHI_LAYOUT_SHOWN]) {

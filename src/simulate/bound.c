@@ -1,12 +1,13 @@
-/* Bound: what no plan goes below on a machine.
+/* Bound: computes a lower bound of the time of any plan on a machine.
  *
- * A node must write its destinations and read as many elements, its network card must take in what the node needs and
- * does not hold, and where ranks need one another a latency passes.  These may overlap, but for the latency. */
+ * A node must write its destinations and read as many elements; its network card must receive the data that the node
+ * needs and does not hold; if ranks need data of other ranks, one latency passes.  All except the latency may
+ * overlap. */
 #include "simulate/impl.h"
 
 #include "layout/layout.h"
 
-/* Half the bytes of a rank's parts, at `each` bytes an element. */
+/* Adds half the bytes of a rank's parts, with `each` bytes per element. */
 static rsh_status add_parts(const rsh_layout *l, int64_t rank, size_t each, double *bytes) {
     for (int64_t k = 0; k < rsh_layout_nparts(l, rank); k++) {
         rsh_part part;
@@ -16,7 +17,7 @@ static rsh_status add_parts(const rsh_layout *l, int64_t rank, size_t each, doub
     return RSH_OK;
 }
 
-/* Does no other rank hold what this one does? */
+/* Is no element of this rank held by another rank? */
 static rsh_status is_alone(const rsh_layout *l, int64_t rank, bool *alone) {
     rshi_piece *list = NULL;
     int64_t n = 0;
@@ -27,8 +28,9 @@ static rsh_status is_alone(const rsh_layout *l, int64_t rank, bool *alone) {
     return RSH_OK;
 }
 
-/* A rank's destinations are written, and an element read for each; contributions that only this rank holds are all
- * read.  Destinations that are partial may be filled, and are not counted. */
+/* Adds the bytes that a rank must copy: its destinations are written and one element is read for each; contributions
+ * that only this rank holds are all read.  Partial destinations may be filled with constants, so they are not
+ * counted. */
 static rsh_status rank_must_copy(const rsh_plan *p, int64_t rank, double *bytes) {
     for (int64_t t = 0; t < rsh_plan_ntensors(p); t++) {
         const rsh_layout *from = rshi_plan_src(p, t), *to = rshi_plan_dst(p, t);
@@ -42,7 +44,7 @@ static rsh_status rank_must_copy(const rsh_plan *p, int64_t rank, double *bytes)
     return RSH_OK;
 }
 
-static void limit(rsh_simulation *s, double seconds, rsh_resource r) {
+static void raise_bound(rsh_simulation *s, double seconds, rsh_resource r) {
     if (seconds <= s->lower_bound) return;
     s->lower_bound = seconds;
     s->lower_bound_limit = r;
@@ -50,10 +52,10 @@ static void limit(rsh_simulation *s, double seconds, rsh_resource r) {
 
 static rsh_status bound_node(const rsh_plan *p, const rsh_machine *m, int64_t node, double bytes, rsh_simulation *s) {
     int64_t need = 0;
-    limit(s, bytes / m->memory, RSH_RESOURCE_MEMORY);
+    raise_bound(s, bytes / m->memory, RSH_RESOURCE_MEMORY);
     if (!m->nic) return RSH_OK;
     RSH_TRY(rshi_lower_bound_into_node(p, node, &need));
-    limit(s, (double)need / m->nic, RSH_RESOURCE_NIC_IN);
+    raise_bound(s, (double)need / m->nic, RSH_RESOURCE_NIC_IN);
     return RSH_OK;
 }
 

@@ -1,8 +1,8 @@
-/* Calibrate: the numbers of this machine, by moves whose answer is one of them.
+/* Calibrate: measures the numbers of this machine, each with a move that depends on it.
  *
- * Each move is bound by as many ranks as there are cores, on memory that is larger than the caches of most machines; it
- * is run a few times, and the least counts.  All moves take turns in several passes: where memory is faster for a while
- * than before, each of them has a pass in which it was. */
+ * Each move runs on as many ranks as there are cores, on memory that is larger than the caches of most machines.  It
+ * runs several times, and the minimum is used.  All moves alternate in several passes, because the speed of memory
+ * varies over time. */
 #include "simulate/impl.h"
 
 #include <reshard/comm.h>
@@ -15,28 +15,28 @@
 #include <string.h>
 
 #define PASSES 3    /* over all moves */
-#define TIMES 15    /* that a move is run in each */
-#define ROUNDS 2000 /* of a small one */
-#define MOST 64     /* ranks */
+#define TIMES 15    /* runs of a move per pass */
+#define ROUNDS 2000 /* runs of the small move that measures latency */
+#define MOST 64     /* limit of ranks */
 #define RUN 64      /* bytes of a short run */
-#define BYTES ((double)(1 << 27)) /* of every move's destination but that of sums */
+#define BYTES ((double)(1 << 27)) /* of the destination of every move except reductions */
 #define SUMMED ((double)(1 << 25))
 
-/* One move, as every rank sees it. */
+/* One move that is measured. */
 typedef struct measuring {
     char from[64], to[8 * MOST];
-    int ranks, times; /* times: runs that are measured together */
-    double seconds;   /* a run, told by rank 0 */
+    int ranks, times; /* times: number of runs that are timed together */
+    double seconds;   /* of one run, measured by rank 0 */
 } measuring;
 
-/* A rank's own half of it. */
-typedef struct half {
+/* A rank's part of the source or the destination. */
+typedef struct side_memory {
     rsh_layout *layout;
     char *data; /* owned */
     size_t bytes;
-} half;
+} side_memory;
 
-static rsh_status half_take(half *h, const char *text, int rank) {
+static rsh_status side_allocate(side_memory *h, const char *text, int rank) {
     rsh_part part;
     RSH_TRY(rsh_layout_parse(text, &h->layout));
     if (!rsh_layout_nparts(h->layout, rank)) return RSH_OK;
@@ -44,17 +44,17 @@ static rsh_status half_take(half *h, const char *text, int rank) {
     h->bytes = (size_t)part.count * rsh_dtype_size(rsh_layout_dtype(h->layout));
     h->data = rshi_alloc_data(h->bytes, false);
     if (!h->data) return rshi_nomem();
-    memset(h->data, 1, h->bytes); /* memory that nobody has written to is one page of zeros, which lies in the cache */
+    memset(h->data, 1, h->bytes); /* untouched memory would be a single zero page, which is in the cache */
     return RSH_OK;
 }
 
-static void half_free(half *h) {
+static void side_free(side_memory *h) {
     rsh_layout_free(h->layout);
     if (h->data) rshi_free_data(h->data, h->bytes);
 }
 
-/* The least of several, as `bench` tells it: what others do on the machine only adds. */
-static rsh_status run_often(rsh_exec *e, int times, double *least) {
+/* Measures the minimum of several runs, since other load only adds time. */
+static rsh_status time_runs(rsh_exec *e, int times, double *least) {
     RSH_TRY(rsh_exec_run(e)); /* touches all memory */
     for (int i = 0; i < TIMES; i++) {
         double start = rshi_seconds();
@@ -65,32 +65,32 @@ static rsh_status run_often(rsh_exec *e, int times, double *least) {
     return RSH_OK;
 }
 
-/* A rank that cannot bind takes no part, and all ranks are told so. */
-static rsh_status on_rank(void *ctx, rsh_comm *comm) {
+/* Runs on each rank.  If one rank cannot bind, all ranks return its error. */
+static rsh_status measure_on_rank(void *ctx, rsh_comm *comm) {
     measuring *m = ctx;
-    half src = {0}, dst = {0};
+    side_memory src = {0}, dst = {0};
     rsh_plan *plan = NULL;
     rsh_exec *exec = NULL;
     double least = 0;
-    rsh_status st = half_take(&src, m->from, rsh_comm_rank(comm));
-    if (!st) st = half_take(&dst, m->to, rsh_comm_rank(comm));
+    rsh_status st = side_allocate(&src, m->from, rsh_comm_rank(comm));
+    if (!st) st = side_allocate(&dst, m->to, rsh_comm_rank(comm));
     if (!st) st = rsh_plan_new(src.layout, dst.layout, NULL, &plan);
     rsh_memory from = {.data = src.data}, to = {.data = dst.data};
     rsh_status bound = rsh_exec_bind(st ? NULL : plan, comm, &from, &to, &exec);
     if (!st) st = bound;
-    if (!st) st = run_often(exec, m->times, &least);
+    if (!st) st = time_runs(exec, m->times, &least);
     if (!st && !rsh_comm_rank(comm)) m->seconds = least;
     rsh_exec_free(exec);
     rsh_plan_free(plan);
-    half_free(&src);
-    half_free(&dst);
+    side_free(&src);
+    side_free(&dst);
     return st;
 }
 
 /* ---- moves ---- */
 
-/* Every part to the next rank. */
-static void rotate(measuring *m, int64_t bytes, int ranks) {
+/* A move that sends every part to the next rank. */
+static void rotate_move(measuring *m, int64_t bytes, int ranks) {
     *m = (measuring){.ranks = ranks, .times = 1};
     size_t n = (size_t)snprintf(m->to, sizeof m->to, "u8[%lld/x] on x=%d@[", (long long)bytes, ranks);
     snprintf(m->from, sizeof m->from, "u8[%lld/x] on x=%d", (long long)bytes, ranks);
@@ -98,7 +98,7 @@ static void rotate(measuring *m, int64_t bytes, int ranks) {
         n += (size_t)snprintf(m->to + n, sizeof m->to - n, "%d%s", (r + 1) % ranks, r + 1 < ranks ? "," : "]");
 }
 
-/* Both texts have the number once. */
+/* Inserts the number into both layout texts. */
 static void write_move(measuring *m, const char *from, const char *to, int number, int ranks) {
     *m = (measuring){.ranks = ranks, .times = 1};
     snprintf(m->from, sizeof m->from, from, number);
@@ -107,11 +107,11 @@ static void write_move(measuring *m, const char *from, const char *to, int numbe
 
 enum { TOGETHER, ALONE, RUNS, TRANSPOSED, COMBINED, MOVES };
 
-/* Copies by all ranks and by one, and what costs more than copies. */
+/* Copies by all ranks and by one rank, then short runs, transposes and reductions. */
 static void choose_moves(measuring *m, int cores) {
     int ranks = cores < 2 ? 2 : cores, quarter = (cores + 3) / 4;
-    rotate(&m[TOGETHER], (int64_t)BYTES, ranks);
-    rotate(&m[ALONE], (int64_t)BYTES, 1);
+    rotate_move(&m[TOGETHER], (int64_t)BYTES, ranks);
+    rotate_move(&m[ALONE], (int64_t)BYTES, 1);
     write_move(&m[RUNS], "u8[16384, 8192/x:64] on x=%d", "u8[16384/x, 8192] on x=%d", ranks, ranks);
     write_move(&m[TRANSPOSED], "f32[8192/x, 4096] on x=%d", "f32[8192, 4096/x] on x=%d order(1,0)", ranks, ranks);
     write_move(&m[COMBINED], "f32[8388608/y] on x=4,y=%d sum(x)", "f32[8388608/(x,y)] on x=4,y=%d", quarter,
@@ -124,7 +124,7 @@ static rsh_status measure_memory(rsh_machine *m, int cores) {
     choose_moves(move, cores);
     for (int i = 0; i < PASSES * MOVES; i++) {
         measuring *at = &move[i % MOVES];
-        RSH_TRY(rsh_run(at->ranks, on_rank, at));
+        RSH_TRY(rsh_run(at->ranks, measure_on_rank, at));
         least[i % MOVES] = i < MOVES ? at->seconds : fmin(least[i % MOVES], at->seconds);
     }
     m->memory = BYTES / least[TOGETHER];
@@ -137,14 +137,14 @@ static rsh_status measure_memory(rsh_machine *m, int cores) {
 
 static rsh_status measure_latency(rsh_machine *m) {
     measuring small;
-    rotate(&small, 2, 2);
+    rotate_move(&small, 2, 2);
     small.times = ROUNDS;
-    RSH_TRY(rsh_run(small.ranks, on_rank, &small));
+    RSH_TRY(rsh_run(small.ranks, measure_on_rank, &small));
     m->latency = small.seconds;
     return RSH_OK;
 }
 
-/* As many as a pool would use. */
+/* The number of cores that a pool would use. */
 static rsh_status count_cores(int *cores) {
     rsh_pool *pool;
     RSH_TRY(rsh_pool_new(0, &pool));

@@ -1,19 +1,19 @@
-/* Simulate: what each stage of a plan takes, node by node, and which resource limits it.
+/* Simulate: estimates the time of each stage of a plan and the resource that limits it.
  *
- * A rank's share says what it copies, packs, unpacks and exchanges with other nodes in every stage.  Ranks of a node
- * add up; of all nodes the slowest counts. */
+ * The share of a rank lists what it copies, packs, unpacks and exchanges with other nodes in every stage.  The work of
+ * all ranks of a node is added up; the slowest node determines the time. */
 #include "simulate/impl.h"
 
 #include <math.h>
 
-#define IN_FLIGHT 8 /* messages that a rank has on their way at once: more neighbours take more latencies */
+#define IN_FLIGHT 8 /* messages that a rank has in flight; more neighbours take further latencies */
 
-/* What one rank, or all ranks of a node together, do in one stage. */
+/* The work of one rank, or of all ranks of a node, in one stage. */
 typedef struct load {
     rshi_work work;
     double in, out; /* bytes of messages from and to other nodes */
     double peers;   /* transfers from other nodes */
-    bool others;    /* does it need any other rank? */
+    bool others;    /* it needs data of another rank */
 } load;
 
 typedef struct simulating {
@@ -37,7 +37,7 @@ rsh_status rshi_machine_take(const rsh_machine *given, rsh_machine *out) {
     RSH_TRY(RSHI_READ_OPTIONS(given, RSH_MACHINE_INIT, out));
     RSH_REQUIRE(is_rate(out->memory) && is_rate(out->core) && is_rate(out->nic) && is_rate(out->latency) &&
                     is_rate(out->run_bytes) && is_rate(out->transposed) && is_rate(out->combined),
-                RSH_EVALUE, "machine: every rate must be finite and not negative");
+                RSH_EVALUE, "machine: every number must be finite and at least 0");
     if (!out->core) out->core = out->memory;
     if (!out->transposed) out->transposed = out->memory / 2;
     if (!out->combined) out->combined = out->memory;
@@ -52,7 +52,7 @@ static bool is_near(const simulating *s, const rsh_transfer *t, int64_t i) {
     return node_of(s, t->src[i].rank) == node_of(s, t->dst.rank);
 }
 
-/* Does the destination read all sources where they lie? */
+/* Does the destination read all sources in place? */
 static bool is_direct(const simulating *s, const rsh_transfer *t) {
     for (int64_t i = 0; i < t->nsrc; i++)
         if (t->src[i].rank != t->dst.rank && (rshi_plan_messages(s->p) || !is_near(s, t, i))) return false;
@@ -95,17 +95,17 @@ static rsh_status add_share(simulating *s, const rsh_share *share) {
 
 /* ---- stages ---- */
 
-static void at_least(double *most, double x) {
+static void raise_to(double *most, double x) {
     if (x > *most) *most = x;
 }
 
-/* The rank at hand joins its node. */
+/* Adds the work of the current rank to its node. */
 static void end_rank(simulating *s, double weight) {
     for (int k = 0; k < s->out->nstages; k++) {
         load *r = &s->rank[k], *n = &s->node[k];
         double *resource = s->out->stage[k].resource, rounds = ceil(r->peers / IN_FLIGHT);
-        at_least(&resource[RSH_RESOURCE_CORE], rshi_work_seconds(&r->work, s->m) * s->m->memory / s->m->core);
-        if (r->others) at_least(&resource[RSH_RESOURCE_LATENCY], s->m->latency * (rounds > 1 ? rounds : 1));
+        raise_to(&resource[RSH_RESOURCE_CORE], rshi_work_seconds(&r->work, s->m) * s->m->memory / s->m->core);
+        if (r->others) raise_to(&resource[RSH_RESOURCE_LATENCY], s->m->latency * (rounds > 1 ? rounds : 1));
         if ((int64_t)r->peers > s->out->stage[k].peers) s->out->stage[k].peers = (int64_t)r->peers;
         rshi_work_add(&n->work, &r->work, weight);
         n->in += weight * r->in;
@@ -122,10 +122,10 @@ static void end_node(simulating *s) {
     for (int k = 0; k < s->out->nstages; k++) {
         load *n = &s->node[k];
         rsh_simulated_stage *stage = &s->out->stage[k];
-        at_least(&stage->resource[RSH_RESOURCE_MEMORY], rshi_work_seconds(&n->work, s->m));
+        raise_to(&stage->resource[RSH_RESOURCE_MEMORY], rshi_work_seconds(&n->work, s->m));
         if (s->m->nic > 0) {
-            at_least(&stage->resource[RSH_RESOURCE_NIC_IN], n->in / s->m->nic);
-            at_least(&stage->resource[RSH_RESOURCE_NIC_OUT], n->out / s->m->nic);
+            raise_to(&stage->resource[RSH_RESOURCE_NIC_IN], n->in / s->m->nic);
+            raise_to(&stage->resource[RSH_RESOURCE_NIC_OUT], n->out / s->m->nic);
         }
         most_bytes(&stage->bytes_copied, n->work.written);
         most_bytes(&stage->bytes_in, n->in);
@@ -134,7 +134,7 @@ static void end_node(simulating *s) {
     }
 }
 
-static rsh_status walk(simulating *s, const rshi_witnesses *w) {
+static rsh_status walk_witnesses(simulating *s, const rshi_witnesses *w) {
     for (int64_t i = 0; i < w->n; i++) {
         rsh_share *share = NULL;
         rsh_status st = rsh_plan_share(s->p, w->list[i].rank, &share);
@@ -153,11 +153,11 @@ static void end_stage(rsh_simulated_stage *k) {
     k->limit = RSH_RESOURCE_MEMORY;
     for (int r = 0; r < RSH_RESOURCE_COUNT; r++)
         if (k->resource[r] > k->resource[k->limit]) k->limit = (rsh_resource)r;
-    for (int r = 0; r < RSH_RESOURCE_LATENCY; r++) at_least(&k->seconds, k->resource[r]);
+    for (int r = 0; r < RSH_RESOURCE_LATENCY; r++) raise_to(&k->seconds, k->resource[r]);
     k->seconds += k->resource[RSH_RESOURCE_LATENCY];
 }
 
-static void add_up(rsh_simulation *s) {
+static void add_up_stages(rsh_simulation *s) {
     double limited[RSH_RESOURCE_COUNT] = {0};
     for (int k = 0; k < s->nstages; k++) {
         end_stage(&s->stage[k]);
@@ -168,10 +168,10 @@ static void add_up(rsh_simulation *s) {
         if (limited[r] > limited[s->limit]) s->limit = (rsh_resource)r;
 }
 
-static rsh_status check(const rsh_machine *m, const rshi_witnesses *w) {
-    RSH_REQUIRE(m->memory > 0, RSH_EVALUE, "machine: memory bandwidth must be positive");
+static rsh_status check_machine(const rsh_machine *m, const rshi_witnesses *w) {
+    RSH_REQUIRE(m->memory > 0, RSH_EVALUE, "machine: memory must be above 0, got %g B/s", m->memory);
     RSH_REQUIRE(m->nic > 0 || w->nodes < 2, RSH_EVALUE,
-                "machine: the plan has %lld nodes, so nic bandwidth must be positive", (long long)w->nodes);
+                "machine: nic must be above 0 for a plan with %lld nodes", (long long)w->nodes);
     return RSH_OK;
 }
 
@@ -185,11 +185,11 @@ rsh_status rsh_simulate(const rsh_plan *p, const rsh_machine *m, rsh_simulation 
     rsh_status st;
     RSH_GOTO(rshi_machine_take(m, &machine));
     RSH_GOTO(rshi_witnesses_choose(p, &w));
-    RSH_GOTO(check(&machine, &w));
+    RSH_GOTO(check_machine(&machine, &w));
     made.nodes = w.nodes;
     made.ranks_walked = w.n;
-    RSH_GOTO(walk(&(simulating){.p = p, .m = &machine, .out = &made}, &w));
-    add_up(&made);
+    RSH_GOTO(walk_witnesses(&(simulating){.p = p, .m = &machine, .out = &made}, &w));
+    add_up_stages(&made);
     RSH_GOTO(rshi_simulate_bound(p, &machine, &w, &made));
     rshi_result_write(&made, sizeof made, out);
 out:

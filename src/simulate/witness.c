@@ -1,15 +1,15 @@
-/* Witnesses: the ranks whose shares a simulation looks at.
+/* Witnesses: chooses the ranks that a simulation examines.
  *
- * In plans of up to 256 ranks all of them.  In larger ones a few nodes stand for the others: those of the first and the
- * last rank of both layouts, where sources and remainders are, and one in the middle.  On a node its first and last
- * rank stand for themselves and a few between them for the rest. */
+ * In plans of up to 256 ranks these are all ranks.  In larger plans a few nodes represent the others: the nodes of the
+ * first and the last rank of both layouts, where remainders are, and one in the middle.  On a node the first and the
+ * last rank represent themselves, and a few ranks between them represent the rest. */
 #include "simulate/impl.h"
 
 #include <stdlib.h>
 
-#define WALK_ALL 256 /* ranks */
-#define PER_NODE 4   /* of a node of a larger plan; */
-#define FEW 3        /* where each has very many neighbours */
+#define WALK_ALL 256 /* ranks up to which all are examined */
+#define PER_NODE 4   /* ranks per node in a larger plan */
+#define FEW 3        /* ranks per node in a plan of more than VERY_MANY ranks */
 #define VERY_MANY 16384
 
 static int by_node(const void *a, const void *b) {
@@ -24,23 +24,23 @@ static int64_t count_nodes(const rshi_witness *list, int64_t n) {
     return nodes;
 }
 
-/* Nodes that must be looked at. */
+/* The nodes to examine. */
 typedef struct wanted {
     int64_t node[5 * 8];
     int n;
 } wanted;
 
-static void want(wanted *w, int64_t node) {
+static void add_wanted(wanted *w, int64_t node) {
     for (int i = 0; i < w->n; i++)
         if (w->node[i] == node) return;
     if (w->n < (int)(sizeof w->node / sizeof *w->node)) w->node[w->n++] = node;
 }
 
-static void want_ends(wanted *w, const rsh_plan *p, const rsh_layout *l) {
+static void add_wanted_ends(wanted *w, const rsh_plan *p, const rsh_layout *l) {
     int64_t n = rsh_layout_nranks(l);
     if (!n) return;
-    want(w, rshi_plan_node_of(p, rsh_layout_rank(l, 0)));
-    want(w, rshi_plan_node_of(p, rsh_layout_rank(l, n - 1)));
+    add_wanted(w, rshi_plan_node_of(p, rsh_layout_rank(l, 0)));
+    add_wanted(w, rshi_plan_node_of(p, rsh_layout_rank(l, n - 1)));
 }
 
 static bool is_wanted(const wanted *w, int64_t node) {
@@ -49,7 +49,7 @@ static bool is_wanted(const wanted *w, int64_t node) {
     return false;
 }
 
-/* Of n ranks of one node: keep a few, moved to `out`. */
+/* Keeps a few of n ranks of one node, and moves them to `out`. */
 static int64_t thin_out(const rshi_witness *list, int64_t n, int64_t keep, rshi_witness *out) {
     if (n <= keep) {
         for (int64_t i = 0; i < n; i++) out[i] = list[i];
@@ -66,13 +66,13 @@ static int64_t thin_out(const rshi_witness *list, int64_t n, int64_t keep, rshi_
     return keep;
 }
 
-/* Entries only move forward, so the list is thinned out in place. */
+/* Removes most ranks, in place. */
 static void keep_some(const rsh_plan *p, rshi_witnesses *w) {
     wanted some = {.n = 0};
     int64_t kept = 0, all = w->n, keep = all > VERY_MANY ? FEW : PER_NODE;
-    want(&some, w->list[all / 2].node);
+    add_wanted(&some, w->list[all / 2].node);
     for (int64_t t = 0; t < rsh_plan_ntensors(p); t++)
-        want_ends(&some, p, rshi_plan_src(p, t)), want_ends(&some, p, rshi_plan_dst(p, t));
+        add_wanted_ends(&some, p, rshi_plan_src(p, t)), add_wanted_ends(&some, p, rshi_plan_dst(p, t));
     for (int64_t i = 0, n; i < all; i += n) {
         for (n = 1; i + n < all && w->list[i + n].node == w->list[i].node;) n++;
         if (is_wanted(&some, w->list[i].node)) kept += thin_out(w->list + i, n, keep, w->list + kept);

@@ -1,13 +1,12 @@
-/* Work: what one transfer costs the memory of a node.
+/* Work: estimates the memory cost of one transfer.
  *
- * The loops of a transfer, sorted by the distance between elements of the destination, tell how many bytes lie
- * together on both sides: a run.  Where the fastest loop of the destination is not that of the source, the copy is
- * transposed. */
+ * The loops of a transfer, sorted by their stride in the destination, show how many bytes are contiguous on both sides:
+ * a run.  If the fastest loop of the destination is not that of the source, the copy is a transpose. */
 #include "simulate/impl.h"
 
 #include <stdlib.h>
 
-/* One loop: rounds, and elements from one to the next on either side. */
+/* One loop: the number of iterations, and its strides in elements on both sides. */
 typedef struct loop {
     int64_t n, dst, src;
 } loop;
@@ -32,8 +31,8 @@ double rshi_work_seconds(const rshi_work *w, const rsh_machine *m) {
 
 /* ---- loops ---- */
 
-/* Distances at one end, in a dense part. */
-static rsh_status place(const rsh_plan *p, const rsh_transfer *t, const rsh_transfer_end *end, int64_t *rounds) {
+/* The strides of the loops at one end, in a contiguous part. */
+static rsh_status end_strides(const rsh_plan *p, const rsh_transfer *t, const rsh_transfer_end *end, int64_t *rounds) {
     const rsh_layout *l = end->in_dst ? rshi_plan_dst(p, t->tensor) : rshi_plan_src(p, t->tensor);
     int64_t offset, dense = 1;
     rsh_part part;
@@ -42,8 +41,8 @@ static rsh_status place(const rsh_plan *p, const rsh_transfer *t, const rsh_tran
     return rsh_transfer_offsets(t, end, part.strides, &offset, rounds);
 }
 
-/* Distances in a message: row by row. */
-static void place_packed(const rsh_transfer *t, int64_t *rounds) {
+/* The strides of the loops in a message, which is row-major. */
+static void packed_strides(const rsh_transfer *t, int64_t *rounds) {
     int64_t step = 1;
     for (int i = t->nloops - 1; i >= 0; i--) {
         rounds[i] = step;
@@ -56,7 +55,7 @@ static int by_destination(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static loops sorted(const rsh_transfer *t, const int64_t *dst, const int64_t *src) {
+static loops sorted_loops(const rsh_transfer *t, const int64_t *dst, const int64_t *src) {
     loops l = {.n = 0};
     for (int i = 0; i < t->nloops; i++)
         if (t->n[i] > 1) l.loop[l.n++] = (loop){t->n[i], dst[i], src[i]};
@@ -64,7 +63,7 @@ static loops sorted(const rsh_transfer *t, const int64_t *dst, const int64_t *sr
     return l;
 }
 
-/* Elements of a run. */
+/* The number of elements of a run. */
 static int64_t run_of(const loops *l) {
     int64_t run = 1;
     for (int i = 0; i < l->n && l->loop[i].dst == run && l->loop[i].src == run; i++) run *= l->loop[i].n;
@@ -80,7 +79,7 @@ static bool is_transposed(const loops *l) {
 
 /* ---- work ---- */
 
-/* Elements from nsrc places of `from` bytes each into one of `to` bytes. */
+/* The work of copying or combining elements of `from` bytes from nsrc sources to elements of `to` bytes. */
 static rshi_work work_of(const loops *l, int64_t count, int64_t nsrc, int64_t from, int64_t to, bool combined) {
     rshi_work w = {.written = (double)count * (double)to};
     double half = ((double)nsrc * (double)from + (double)to) * (double)count / 2;
@@ -96,9 +95,9 @@ static rshi_work work_of(const loops *l, int64_t count, int64_t nsrc, int64_t fr
 
 rsh_status rshi_work_of_move(const rsh_plan *p, const rsh_transfer *t, rshi_work *out) {
     int64_t dst[RSH_MAX_LOOPS], src[RSH_MAX_LOOPS];
-    RSH_TRY(place(p, t, &t->dst, dst));
-    RSH_TRY(place(p, t, t->nsrc ? &t->src[0] : &t->dst, src));
-    loops l = sorted(t, dst, src);
+    RSH_TRY(end_strides(p, t, &t->dst, dst));
+    RSH_TRY(end_strides(p, t, t->nsrc ? &t->src[0] : &t->dst, src));
+    loops l = sorted_loops(t, dst, src);
     *out = work_of(&l, t->count, t->nsrc, (int64_t)rsh_dtype_size(t->from), (int64_t)rsh_dtype_size(t->to),
                    t->nsrc > 1);
     return RSH_OK;
@@ -106,18 +105,18 @@ rsh_status rshi_work_of_move(const rsh_plan *p, const rsh_transfer *t, rshi_work
 
 rsh_status rshi_work_of_packing(const rsh_plan *p, const rsh_transfer *t, int64_t i, rshi_work *out) {
     int64_t dst[RSH_MAX_LOOPS], src[RSH_MAX_LOOPS];
-    place_packed(t, dst);
-    RSH_TRY(place(p, t, &t->src[i], src));
-    loops l = sorted(t, dst, src);
+    packed_strides(t, dst);
+    RSH_TRY(end_strides(p, t, &t->src[i], src));
+    loops l = sorted_loops(t, dst, src);
     *out = work_of(&l, t->count, 1, (int64_t)rsh_dtype_size(t->from), t->element_bytes, false);
     return RSH_OK;
 }
 
 rsh_status rshi_work_of_unpacking(const rsh_plan *p, const rsh_transfer *t, rshi_work *out) {
     int64_t dst[RSH_MAX_LOOPS], src[RSH_MAX_LOOPS];
-    RSH_TRY(place(p, t, &t->dst, dst));
-    place_packed(t, src);
-    loops l = sorted(t, dst, src);
+    RSH_TRY(end_strides(p, t, &t->dst, dst));
+    packed_strides(t, src);
+    loops l = sorted_loops(t, dst, src);
     *out = work_of(&l, t->count, t->nsrc, t->element_bytes, (int64_t)rsh_dtype_size(t->to), t->nsrc > 1);
     return RSH_OK;
 }

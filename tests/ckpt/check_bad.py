@@ -38,41 +38,41 @@ CASES = {
     "seven bytes": (b"1234567", "at least 8"),
     "2^63 bytes": (raw(GOOD, bytes(8), 1 << 63), "would have 9223372036854775808 bytes"),
     "100 MB and one": (raw(GOOD, bytes(8), 100_000_001), "100000000 are allowed"),
-    "longer than the file": (raw(GOOD, b"", 4000), "the file has"),
-    "no JSON": (raw("hello", b""), "byte 8: \"hello\" is no value"),
-    "a list": (raw("[]"), "a list where an object should be"),
-    "cut off": (raw('{"a":{"dtype":"F32","sha'), "the JSON ends"),
-    "trailing bytes": (raw(GOOD + "x", bytes(8)), "'x' where the end"),
+    "longer than the file": (raw(GOOD, b"", 4000), "the header should have 4000 bytes"),
+    "no JSON": (raw("hello", b""), "byte 8: expected a value, got \"hello\""),
+    "a list": (raw("[]"), "expected an object, got a list"),
+    "cut off": (raw('{"a":{"dtype":"F32","sha'), "got the end of the JSON"),
+    "trailing bytes": (raw(GOOD + "x", bytes(8)), "expected the end of the JSON, got 'x'"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", 'run "git lfs pull"'),
-    "backwards": (raw(header(a=entry(offsets=(8, 0))), bytes(8)), "before it begins at 8"),
-    "beyond the end": (raw(header(a=entry(offsets=(0, 16))), bytes(8)), "of which the file has 8"),
+    "backwards": (raw(header(a=entry(offsets=(8, 0))), bytes(8)), "before their start 8"),
+    "beyond the end": (raw(header(a=entry(offsets=(0, 16))), bytes(8)), "the file has only 8 bytes of data"),
     "overlap": (raw(header(a=entry(), b=entry(offsets=(4, 12))), bytes(12)), "tensor \"b\": its data begins at byte"),
     "hole": (raw(header(a=entry(), b=entry(offsets=(12, 20))), bytes(20)), "belong to no tensor"),
-    "bytes behind": (raw(GOOD, bytes(12)), "the file at byte"),
-    "wrong size": (raw(header(a=entry(shape=(3,))), bytes(8)), "need 12 bytes, its data_offsets have 8"),
-    "overflow": (raw(header(a=entry(shape=(1 << 40, 1 << 40))), bytes(8)), "more elements than 64 bits"),
-    "overflow of bits": (raw(header(a=entry(shape=(1 << 62,))), bytes(8)), "more elements than 64 bits"),
-    "negative": (raw(header(a=entry(shape=(-2,))), bytes(8)), "size -2 is no whole number"),
-    "half": (raw(GOOD.replace("[2]", "[2.5]"), bytes(8)), "size 2.5 is no whole number"),
-    "2^64": (raw(GOOD.replace("[2]", "[18446744073709551618]"), bytes(8)), "is no whole number"),
+    "bytes behind": (raw(GOOD, bytes(12)), "but the file ends at byte"),
+    "wrong size": (raw(header(a=entry(shape=(3,))), bytes(8)), "need 12 bytes, but its data_offsets have 8"),
+    "overflow": (raw(header(a=entry(shape=(1 << 40, 1 << 40))), bytes(8)), "exceeds 2^63 - 1"),
+    "overflow of bits": (raw(header(a=entry(shape=(1 << 62,))), bytes(8)), "exceeds 2^63 - 1"),
+    "negative": (raw(header(a=entry(shape=(-2,))), bytes(8)), "must be an integer from 0 to 2^63 - 1, got -2"),
+    "half": (raw(GOOD.replace("[2]", "[2.5]"), bytes(8)), "must be an integer from 0 to 2^63 - 1, got 2.5"),
+    "2^64": (raw(GOOD.replace("[2]", "[18446744073709551618]"), bytes(8)), "must be an integer from 0"),
     "nine dims": (raw(header(a=entry(shape=[1] * 8 + [2])), bytes(8)), "more than 8 dims"),
-    "dtype": (raw(header(a=entry(dtype="F33")), bytes(8)), "\"F33\" is no dtype"),
-    "C128": (raw(header(a=entry(dtype="C128", offsets=(0, 32))), bytes(32)), "\"C128\" is no dtype"),
-    "no dtype": (raw('{"a":{"shape":[2],"data_offsets":[0,8]}}', bytes(8)), "it has no \"dtype\""),
-    "unknown field": (raw('{"a":{"x":1}}'), "none of dtype, shape"),
-    "field twice": (raw('{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8)), "\"dtype\" stands twice"),
-    "name twice": (raw('{"a":%s,"a":%s}' % (json.dumps(entry()), json.dumps(entry(offsets=(8, 16)))), bytes(16)), "stands twice"),
-    "metadata twice": (raw('{"__metadata__":{},"__metadata__":{}}'), "stands twice"),
-    "metadata key twice": (raw('{"__metadata__":{"a":"1","a":"2"}}'), "stands twice"),
-    "metadata number": (raw('{"__metadata__":{"a":1}}'), "a number where a string"),
-    "deep": (raw('{"__metadata__":' + "[" * 5000 + "]" * 5000 + "}"), "a list where an object"),
+    "dtype": (raw(header(a=entry(dtype="F33")), bytes(8)), "unknown dtype \"F33\""),
+    "C128": (raw(header(a=entry(dtype="C128", offsets=(0, 32))), bytes(32)), "unknown dtype \"C128\""),
+    "no dtype": (raw('{"a":{"shape":[2],"data_offsets":[0,8]}}', bytes(8)), "missing key \"dtype\""),
+    "unknown field": (raw('{"a":{"x":1}}'), "unknown key \"x\""),
+    "field twice": (raw('{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8)), "duplicate key \"dtype\""),
+    "name twice": (raw('{"a":%s,"a":%s}' % (json.dumps(entry()), json.dumps(entry(offsets=(8, 16)))), bytes(16)), "duplicate tensor"),
+    "metadata twice": (raw('{"__metadata__":{},"__metadata__":{}}'), "duplicate key"),
+    "metadata key twice": (raw('{"__metadata__":{"a":"1","a":"2"}}'), "duplicate key"),
+    "metadata number": (raw('{"__metadata__":{"a":1}}'), "expected a string, got a number"),
+    "deep": (raw('{"__metadata__":' + "[" * 5000 + "]" * 5000 + "}"), "expected an object, got a list"),
     "deep offsets": (raw('{"a":{"data_offsets":' + "[" * 5000), "data offset"),
     "one offset": (raw('{"a":{"data_offsets":[1]}}'), "data offset"),
     "NUL": (raw('{"a\\u0000b":{}}'), "NUL"),
     "half a pair": (raw('{"\\ud800x":{}}'), "pair"),
     "no UTF-8": (raw(b'{"\xff\xfe":{}}'), "UTF-8"),
     "control": (raw(b'{"a\nb":{}}'), "byte 0x0a"),
-    "half a byte": (raw(header(a=entry(dtype="F4", shape=(3,), offsets=(0, 1))), b"\0"), "inside a byte"),
+    "half a byte": (raw(header(a=entry(dtype="F4", shape=(3,), offsets=(0, 1))), b"\0"), "whole number of bytes"),
 }
 
 
@@ -119,16 +119,16 @@ def hf_directories():
     index(a="1.safetensors")
     assert run("inspect", "hf").returncode == 0  # the index decides which files count
     index(a="1.safetensors", b="1.safetensors")
-    refused("\"b\" should be in 1.safetensors")
+    refused("tensor \"b\" is in 1.safetensors, but that file does not have it")
     for name in ("../outside.safetensors", os.path.abspath("outside.safetensors"), ".."):
         index(a="1.safetensors", c=name)
-        refused("not a name inside the directory")
+        refused("file names must not have a path")
     os.symlink("../outside.safetensors", "hf/link.safetensors")
     index(a="1.safetensors", c="link.safetensors")
     refused("outside the directory")
     st.write("hf/2.safetensors", {"b": b, "a": a})
     index(a="1.safetensors", b="2.safetensors")
-    refused("\"a\" is there a second time")
+    refused("duplicate tensor \"a\"")
     st.write("hf/2.safetensors", {"b": b, "z": b})
     refused("\"z\" of 2.safetensors is not in the index")
     shutil.rmtree("hf")
@@ -159,29 +159,29 @@ def rule_files():
     st.write("a.safetensors", {"q": ("F32", (28, 2), bytes(224)), "c": ("C64", (2,), bytes(16)), "p": ("F4", (4, 6), bytes(12)),
                                "e": ("F8_E8M0", (4,), bytes(4))})
     rules("mesh tp=4\nq [_/tp, _]\n", "no rule matches tensors \"c\", \"p\", \"e\"")
-    rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts 28 unevenly")
-    rules("mesh tp=8\nq [_/tp%4, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp%4, 2] on tp=8 cuts 28 unevenly")
-    rules("mesh tp=2\nq [(_|4)/tp%4, _]\n* [...]\n", "cuts 4 unevenly")
+    rules("mesh tp=8\nq [_/tp, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp, 2] on tp=8 cuts a size of 28 into unequal parts")
+    rules("mesh tp=8\nq [_/tp%4, _]\n* [...]\n", "x.rules:2: tensor \"q\": f32[28/tp%4, 2] on tp=8 cuts a size of 28 into unequal parts")
+    rules("mesh tp=2\nq [(_|4)/tp%4, _]\n* [...]\n", "cuts a size of 4 into unequal parts")
     rules("mesh tp=2\nqq [...]\n* [...]\n", "x.rules:2: \"qq\" matches no tensor of a.safetensors")
-    rules("mesh tp=2\n* [...]\nq [...]\n", "x.rules:3: \"q\" takes no tensor: line 2 takes \"q\" before it")
+    rules("mesh tp=2\n* [...]\nq [...]\n", "x.rules:3: \"q\" matches no tensor: line 2 already matches \"q\"")
     rules("mesh tp=2\nqq [...]\n* [...]\n", "matches no tensor", "--include", "q")
-    rules("mesh x=1000000\n* [...]\n", "x.rules:1:6: mesh names more than 65536 ranks")
-    rules("mesh x=2\nq [...] on y=3@[0,1,65536]\n* [...]\n", "x.rules:2:3: rule names more than 65536 ranks")
+    rules("mesh x=1000000\n* [...]\n", "x.rules:1:6: the mesh has more than 65536 ranks")
+    rules("mesh x=2\nq [...] on y=3@[0,1,65536]\n* [...]\n", "x.rules:2:3: the mesh of this line has more than 65536 ranks")
     rules("mesh tp=4\nq [_/tq, _]\n", "x.rules:2:6: axis \"tq\"")
     rules("mesh tp=4\nq tp\n", "x.rules:2:3: ")
-    rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: a second mesh")
-    rules("# nothing\n", "no rule")
+    rules("mesh tp=4\nmesh tp=2\nq [...]\n", "x.rules:2:1: only one mesh line")
+    rules("# nothing\n", "the file has no rules")
     rules("mesh tp=x\nq [...]\n", "x.rules:1:9:")
-    rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "no {rank}")
-    rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "`files part{rank}.bin`: names of rank files end in .safetensors")
+    rules("mesh tp=2\nfiles rank.safetensors\n* [...]\n", "must contain {rank}")
+    rules("mesh tp=2\nfiles part{rank}.bin\n* [...]\n", "\"files part{rank}.bin\": names of rank files must end in .safetensors")
     rules("mesh tp=2\nc f32[...]\n* [...]\n", "tensor \"c\": cannot convert c64 to f32")
-    rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no c128")
+    rules("mesh tp=2\nc c128[...]\n* [...]\n", "safetensors has no dtype c128")
     rules("mesh tp=2\ne f32[...]\n* [...]\n", "cannot convert f8e8m0 to f32")
-    rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside byte")
+    rules("mesh tp=4\np [_, _/tp~]\n* [...]\n", "inside a byte")
     rules("mesh tp=2\nq [_, _, _]\n* [...]\n", "tensor \"q\"")
     rules("mesh tp=2\nq f32[_, _] sum(tp)\n* [...]\n", "partial")
     rules("mesh tp=2\n* [...]\n", "at least", "--mem", "10")
-    refused("different place", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
+    refused("different path", "convert", "a.safetensors", "a.safetensors", "--to", "whole", "--force")
     with open("x.rules", "w") as f:
         f.write("mesh tp=2\np [_, _]\nq f16[_/tp, _]\n* [...]\n")
     for text, more in (("mesh tp=2\noptional qq [...]\n* [...]\n", ()), ("mesh tp=2\nq [...]\nc [...]\n", ("--include", "q")),
@@ -191,7 +191,7 @@ def rule_files():
         r = run("convert", "a.safetensors", "out", "--to", "y.rules", "--dry-run", *more)
         assert r.returncode == 0, (text, r.stderr)
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
-    assert r.returncode == 0 and "converted (1 tensor " in r.stdout, r
+    assert r.returncode == 0 and "(1 tensor converted" in r.stdout, r
     refused("already exists (use --force to replace it)", "convert", "a.safetensors", "good", "--to", "x.rules")
     # Damage in the data of a source that states digests is noticed on the way, and by verify.
     with open("good/rank-00001-of-00002.safetensors", "r+b") as f:
@@ -214,15 +214,15 @@ def rank_files():
     write("0", "u8[ 4 ] on x=1@[0]") # the same, not in its canonical form
     assert run("inspect", "ranks").returncode == 0
     write("0", "u8[4] on x=1000000000")
-    refused("has 1000000000 ranks, of which each has a file; there are 1", "inspect", "ranks")
+    refused("has 1000000000 ranks, but there is only 1 rank file", "inspect", "ranks")
     write("9223372036854775807", "u8[4] on x=1")
-    refused("rank 9223372036854775807 has no part in its layout", "inspect", "ranks")
+    refused("rank 9223372036854775807 is not in its layout", "inspect", "ranks")
     # What is partial would be one rank's contribution, taken for the value.
     write("0", "u8[4] on x=1 sum(x)")
-    refused("is partial, and contributions in files are not combined", "inspect", "ranks")
+    refused("has a partial layout, which cannot be read from files", "inspect", "ranks")
     with open("x.rules", "w") as f:
         f.write("mesh x=1\nfiles rank-{rank:05}-of-00001.safetensors\n* [...] sum(x)\n")
-    refused("is partial, and contributions in files are not combined", "convert", "ranks", "out", "--from", "x.rules", "--to", "whole")
+    refused("has a partial layout, which cannot be read from files", "convert", "ranks", "out", "--from", "x.rules", "--to", "whole")
     shutil.rmtree("ranks")
 
 

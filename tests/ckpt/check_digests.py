@@ -63,7 +63,7 @@ def damaged():
         f.write("mesh tp=4\nw f16[_, _/tp]\nv f64[...]\n")
     with open("same.rules", "w") as f:
         f.write("mesh tp=4\nw [_, _/tp]\nv [...]\n")
-    wrong = "they were damaged"
+    wrong = "is damaged"
     for to in ("whole", "same.rules", "half.rules"):
         done("good", "out", "--to", to, "--verify")
         damage(FILES[1], 29)
@@ -79,10 +79,10 @@ def not_checked():
     """Without digests nothing is checked, and the command says so."""
     damage(FILES[0], 29)
     words = ("good", "out", "--to", "whole", "--no-digest")
-    assert "not checked: the digests that the source states for 2 tensors (--no-digest" in done(*words)
+    assert "not checked: the digests of 2 tensors of the source (because of --no-digest" in done(*words)
     assert json.loads(done(*words, "--json"))["digests_unchecked"] == 2
     # a tensor that is left out is no business of this run
-    assert "for 1 tensor (" in done(*words, "--include", "w")
+    assert "of 1 tensor of" in done(*words, "--include", "w")
     damage(FILES[0], 29)
     assert "not checked" not in done("good", "out", "--to", "whole")
     assert json.loads(done("good", "out", "--to", "whole", "--json"))["digests_unchecked"] == 0
@@ -96,7 +96,7 @@ def other_texts():
         refused(f'"{text}"', "good", "out", "--to", "whole", "--no-digest")
     for file in FILES:  # of a formula that a later version may have
         state(file, "reshard.digest/w", "d3:0123")
-    assert "not checked: the digests that the source states for 1 tensor (" in done("good", "out", "--to", "whole")
+    assert "not checked: the digests of 1 tensor of the source (" in done("good", "out", "--to", "whole")
     assert json.loads(done("good", "out", "--to", "whole", "--json"))["digests_unchecked"] == 1
     shutil.rmtree("good")
     os.rename("kept", "good")
@@ -106,7 +106,7 @@ def files_that_disagree():
     shutil.copytree("good", "kept")
     text = st.read(FILES[0])[1]["reshard.digest/w"]
     state(FILES[1], "reshard.digest/w", text[:-1] + ("0" if text[-1] != "0" else "1"))
-    refused("another digest", "good", "out", "--to", "whole")
+    refused("in another file", "good", "out", "--to", "whole")
     shutil.rmtree("good")
     os.rename("kept", "good")
     done("good", "out", "--to", "whole")

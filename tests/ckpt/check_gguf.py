@@ -159,7 +159,7 @@ def differences():
         assert '"token_embd.weight" differs first at [19, 287]' in run("verify", f"{folder}/a.gguf", f"{folder}/b.gguf", status=1)
         write(f"{folder}/b.gguf", made({**MODEL, "q2": ("Q4_0", (2, 32), MODEL["q2"][2])}, METADATA))
         said = run("verify", f"{folder}/a.gguf", f"{folder}/b.gguf", status=1)
-        assert '"q2" is Q2_0[2, 64] in one and Q4_0[2, 32] in the other' in said, said
+        assert f'"q2" is Q2_0[2, 64] in {folder}/a.gguf and Q4_0[2, 32] in {folder}/b.gguf' in said, said
 
 
 def previews():
@@ -175,7 +175,7 @@ def refusals():
         write(f"{folder}/m.gguf", made(MODEL, METADATA))
         at = f"{folder}/m.gguf"
         said = run("convert", at, f"{folder}/x.gguf", "--max-shard-size", "1M", status=1)
-        assert "x.gguf: a single file cannot be split; name a directory, with --format gguf" in said, said
+        assert "x.gguf: --max-shard-size cannot split a single file; give a directory as the target, and --format gguf" in said, said
         said = run("convert", at, f"{folder}/x", "--to", "whole", status=1)
         assert '"token_embd.weight" is quantised (Q4_K[20, 512])' in said and "--format gguf" in said and "--drop" in said, said
         assert "2 tensors" in run("convert", at, f"{folder}/x", "--to", "whole", "--include", "o*")
@@ -187,13 +187,13 @@ def refusals():
         assert "ends in .gguf" in run("convert", at, f"{folder}/y.safetensors", "--format", "gguf", status=1)
         assert "safetensors, not .gguf" in run("convert", at, f"{folder}/y.gguf", "--to", "whole", "--drop", "--format", "safetensors", status=1)
         write(f"{folder}/other.gguf", made(MODEL, METADATA))
-        assert 'more than one GGUF model ("m.gguf" and "other.gguf"); name one' in run("inspect", folder, status=1)
+        assert 'more than one GGUF model ("m.gguf" and "other.gguf"); give one' in run("inspect", folder, status=1)
         TYPES["new"] = (99, 1, 1)
         write(at, made({"n": ("new", (4,), bytes(4)), **MODEL}, METADATA))
         assert "unknown GGUF type 99[4]" in run("inspect", at)
-        assert "whose size is not known" in run("convert", at, f"{folder}/y.gguf", status=1)
+        assert "whose size is unknown" in run("convert", at, f"{folder}/y.gguf", status=1)
         write(at, made({"n": ("Q8_0", (2, 33), bytes(68))}, METADATA))
-        assert "its rows are not whole blocks" in run("inspect", at, status=1)
+        assert "the elements of a row are not a multiple of the block size" in run("inspect", at, status=1)
         assert not os.path.exists(f"{folder}/y.gguf") and not os.path.exists(f"{folder}/y.gguf.reshard-partial")
 
 

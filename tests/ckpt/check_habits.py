@@ -75,7 +75,7 @@ def rules_that_do_not_apply():
         refused("Hugging Face directory", *words)
     with open("cut.rules", "w") as f:
         f.write("mesh tp=1\nfiles model-{rank}.safetensors\n* [...]\n")
-    refused("no file is named as cut.rules says", "inspect", "hf", "--from", "cut.rules")
+    refused("no file name matches", "inspect", "hf", "--from", "cut.rules")
     refused("safetensors file", "inspect", "odd.safetensors", "--from", "cut.rules")
 
 
@@ -86,6 +86,36 @@ def targets_that_mislead():
     assert r.returncode == 0 and os.path.isdir("llama-3.1")
 
 
+def wrong_things():
+    """What is missing, or not what it seems, is named with what to do about it."""
+    w = {"w": ("U8", (4,), b"abcd")}
+    os.mkdir("holes")
+    st.write("holes/model-00001-of-00002.safetensors", w)
+    with open("holes/model.safetensors.index.json", "w") as f:
+        json.dump({"weight_map": {"w": "model-00001-of-00002.safetensors", "v": "model-00002-of-00002.safetensors"}}, f)
+    refused("holes/model.safetensors.index.json: the index names model-00002-of-00002.safetensors, which does not exist",
+            "inspect", "holes")
+    st.write("w.safetensors", w)
+    with open("four.rules", "w") as f:
+        f.write("mesh tp=4\n* [_/tp]\n")
+    assert run("convert", "w.safetensors", "four", "--to", "four.rules").returncode == 0
+    for rank in (2, 0):  # first one that others follow, then the first of all
+        os.remove(f"four/rank-{rank:05}-of-00004.safetensors")
+        refused(f"four: missing rank-{rank:05}-of-00004.safetensors: found {3 - (rank == 0)} of 4 rank files", "inspect", "four")
+    os.mkdir("vllm")
+    for rank in range(2):
+        st.write(f"vllm/model-rank-{rank}-part-0.safetensors", w)
+    refused('duplicate tensor "w", which is also in model-rank-0-part-0.safetensors; if these are rank files of another '
+            "tool, such as vLLM, describe their layouts with --from RULES", "convert", "vllm", "out", "--to", "whole")
+    os.mkdir("linked")
+    os.symlink("../w.safetensors", "linked/model.safetensors")
+    refused("outside the directory; to allow it, replace the link by the file", "inspect", "linked")
+    for name, data in (("x.bin", b"\0" * 100), ("y.pt", b"hello, this is not a checkpoint")):
+        with open(name, "wb") as f:
+            f.write(data)
+        assert "safetensors" in refused(name, "inspect", name)
+
+
 def main():
     with tempfile.TemporaryDirectory() as home:
         os.chdir(home)
@@ -94,6 +124,7 @@ def main():
         other_files()
         rules_that_do_not_apply()
         targets_that_mislead()
+        wrong_things()
         os.chdir("/")
     print("as documented")
 

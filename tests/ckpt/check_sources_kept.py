@@ -42,19 +42,19 @@ def source_is_the_working_directory():
     st.write("m.reshard-partial/model.safetensors", TWO)
     for more in ([], ["--force"], ["--resume"], ["--resume", "--force"]):
         words = ["m.reshard-partial", "m", "--to", "whole", "--include", "a", *more]
-        error = refused("different place", *words)
+        error = refused("different path", *words)
         assert "--force" not in error, error
-        refused("different place", "m.reshard-partial/model.safetensors", "m", "--to", "whole", *more)
+        refused("different path", "m.reshard-partial/model.safetensors", "m", "--to", "whole", *more)
     os.symlink("m.reshard-partial", "link")
-    refused("different place", "link", "m", "--to", "whole", "--force")
+    refused("different path", "link", "m", "--to", "whole", "--force")
     os.symlink(".", "here")
-    refused("different place", "m.reshard-partial", "here/m", "--to", "whole", "--force")
+    refused("different path", "m.reshard-partial", "here/m", "--to", "whole", "--force")
     os.remove("link")
     os.remove("here")
     # the same two levels down, as `data` of an earlier run would be
     os.mkdir("m.reshard-partial/data")
     os.rename("m.reshard-partial/model.safetensors", "m.reshard-partial/data/model.safetensors")
-    refused("different place", "m.reshard-partial/data", "m", "--to", "whole", "--force")
+    refused("different path", "m.reshard-partial/data", "m", "--to", "whole", "--force")
     shutil.rmtree("m.reshard-partial")
 
 
@@ -64,7 +64,7 @@ def source_files_lie_in_the_target():
     os.makedirs("cache/snapshots/1")
     st.write("cache/blobs/x", TWO)
     os.symlink("../../blobs/x", "cache/snapshots/1/model.safetensors")
-    refused("different place", "cache/snapshots/1", "cache/blobs", "--to", "whole", "--force")
+    refused("different path", "cache/snapshots/1", "cache/blobs", "--to", "whole", "--force")
     shutil.rmtree("cache")
 
 
@@ -96,7 +96,7 @@ def working_directory_of_somebody_else():
         refused("thesis.tex", "s.safetensors", "m", "--to", "whole", *more)
     os.rename("m.reshard-partial/thesis.tex", "m.reshard-partial/journal")
     for more in (["--force"], ["--resume"]):
-        refused("not a journal", "s.safetensors", "m", "--to", "whole", *more)
+        refused("is not from reshard", "s.safetensors", "m", "--to", "whole", *more)
     os.remove("m.reshard-partial/journal")
     os.mkdir("m.reshard-partial/data")
     st.write("m.reshard-partial/data/model.safetensors", TWO)

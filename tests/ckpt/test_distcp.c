@@ -366,7 +366,7 @@ static void another_dtype_than_the_metadata_says_is_refused(void **state) {
 static void a_text_in_place_of_a_tensor_is_refused(void **state) {
     (void)state;
     patch("__1_0.distcp", "\x80\x02" "ctorch._utils\n_rebuild", "\x80\x02" "X\x0e\0\0\0AAAAAAAAAAAAAA.", 22);
-    refuse_with(RSH_EVALUE, "something else than one plain tensor");
+    refuse_with(RSH_EVALUE, "expected a single tensor");
 }
 
 /* PyTorch 2 stores which lazy operations a tensor has; the end of a pickle of 1.13 is replaced by one that does. */
@@ -400,7 +400,7 @@ static void an_object_with_too_many_fields_is_refused(void **state) {
     for (int i = 0; i < MANY; i++, n += 4) memcpy(bytes + n, "M\1\1N", 4);
     memcpy(bytes + n, "ub.", 3);
     assert_int_equal(read_pickle(bytes, n + 3, &p), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "more fields"));
+    assert_non_null(strstr(rsh_error_detail(), "more than 64 fields"));
     free(bytes);
 }
 

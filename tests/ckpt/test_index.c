@@ -63,31 +63,31 @@ static void what_is_wrong_is_named(void **state) {
 #define WHOLE(file, offset) PARTS("u8", "[4]", "{\"file\": \"" file "\", \"offset\": " offset "}")
     expect_words(INDEX(WHOLE("a.bin", "13")), RSH_EVALUE, "the file ends at byte 16");
     expect_words(INDEX(WHOLE("a.bin", "9223372036854775807")), RSH_EVALUE, "the file ends at byte 16");
-    expect_words(INDEX(WHOLE("a.bin", "-1")), RSH_EVALUE, "index.json: byte 106: no offset in bytes");
+    expect_words(INDEX(WHOLE("a.bin", "-1")), RSH_EVALUE, "index.json: byte 106: expected an offset in bytes");
     expect_words(INDEX(WHOLE("c.bin", "0")), RSH_EIO, "c.bin");
-    expect_words(INDEX(WHOLE("../a.bin", "0")), RSH_EVALUE, "\"../a.bin\", which is not a name inside the directory");
-    expect_words(INDEX(WHOLE("/etc/passwd", "0")), RSH_EVALUE, "\"/etc/passwd\", which is not a name inside");
-    expect_words(INDEX(WHOLE("a.bin", "0") "," WHOLE("a.bin", "0")), RSH_EVALUE, "tensor \"w\" is there a second time");
+    expect_words(INDEX(WHOLE("../a.bin", "0")), RSH_EVALUE, "file names must not have a path, got \"../a.bin\"");
+    expect_words(INDEX(WHOLE("/etc/passwd", "0")), RSH_EVALUE, "must not have a path, got \"/etc/passwd\"");
+    expect_words(INDEX(WHOLE("a.bin", "0") "," WHOLE("a.bin", "0")), RSH_EVALUE, "duplicate tensor \"w\"");
     expect_words("{\"reshard.index\": 1, \"tensors\": {\"__metadata__\": {\"dtype\": \"u8\", \"shape\": [4], "
                  "\"parts\": [{\"file\": \"a.bin\", \"offset\": 0}]}}}",
-                 RSH_EVALUE, "no tensor can have the name __metadata__");
+                 RSH_EVALUE, "a tensor is named \"__metadata__\"");
     expect_words(INDEX(PARTS("q8", "[4]", "")), RSH_EVALUE, "\"q8\" is not a dtype");
     expect_words(INDEX(PARTS("u8", "[4]", "")), RSH_EVALUE, "tensor \"w\"");
-    expect_words(INDEX(PARTS("u8", "[4]", "{\"offset\": 0}")), RSH_EVALUE, "a part without \"file\"");
+    expect_words(INDEX(PARTS("u8", "[4]", "{\"offset\": 0}")), RSH_EVALUE, "a part must have \"file\"");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"range\": [1, 4]}")), RSH_EVALUE,
-                 "tensor \"w\" is not complete");
+                 "the parts of tensor \"w\" do not make a whole tensor");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"range\": [2, 5]}")), RSH_EVALUE,
-                 "3 elements from element 2; it has 4");
+                 "a range of 3 elements starts at element 2, but there are only 4");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 5]]}")), RSH_EVALUE,
-                 "in dim 0, which has size 4");
+                 "in dim 0, but the dim has size 4");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 4], [0, 1]]}")),
-                 RSH_EVALUE, "a box of 2 dims, the shape has 1");
+                 RSH_EVALUE, "a box must have 1 dim, as the shape does, got 2");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[4, 0]]}")), RSH_EVALUE,
                  "with first <= end");
-    expect_words(INDEX(PARTS("u8", "[4611686018427387904, 4]", "")), RSH_EVALUE, "more elements than 64 bits");
-    expect_words(INDEX(PARTS("u8", "[1,1,1,1,1,1,1,1,1]", "")), RSH_EVALUE, "more than 8 numbers");
-    expect_words("{\"reshard.index\": 2, \"tensors\": {}}", RSH_EVALUE, "version 2 of the index; 1 is known");
-    expect_words("{\"reshard.index\": 1, \"tensor\": {}}", RSH_EVALUE, "\"tensor\": an index has");
+    expect_words(INDEX(PARTS("u8", "[4611686018427387904, 4]", "")), RSH_EVALUE, "exceeds 2^63 - 1");
+    expect_words(INDEX(PARTS("u8", "[1,1,1,1,1,1,1,1,1]", "")), RSH_EVALUE, "at most 8 numbers");
+    expect_words("{\"reshard.index\": 2, \"tensors\": {}}", RSH_EVALUE, "version 2 of index.json is not supported");
+    expect_words("{\"reshard.index\": 1, \"tensor\": {}}", RSH_EVALUE, "unknown key \"tensor\"");
 }
 
 static void a_link_out_of_the_directory_is_refused(void **state) {

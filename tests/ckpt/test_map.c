@@ -166,7 +166,7 @@ static void boxes_of_mapped_tensors_are_read(void **state) {
     rsh_ckpt_rules_free(map);
     must(rsh_ckpt_rules_parse("x = cat(0, o, nothing)\n*\n", "map", &map));
     assert_int_equal(rsh_ckpt_map(c, map, &m), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "\"nothing\" is missing"));
+    assert_non_null(strstr(rsh_error_detail(), "\"nothing\" is not in the checkpoint"));
     rsh_ckpt_rules_free(map);
     rsh_ckpt_free(c);
 }

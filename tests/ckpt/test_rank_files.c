@@ -78,7 +78,7 @@ static void several_files_of_a_rank_are_one(void **state) {
     rsh_ckpt_free(c);
     write_safetensors("model-rank-0-part-8.safetensors",
                       "{\"v\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", a, 1);
-    expect_refusal(r, RSH_EVALUE, "tensor \"v\": rank 0 has it twice");
+    expect_refusal(r, RSH_EVALUE, "tensor \"v\": rank 0 has two tensors of this name");
     rsh_ckpt_rules_free(r);
 }
 
@@ -87,23 +87,24 @@ static void a_flat_cut_needs_all_sizes_but_one(void **state) {
     write_two(W("[4]", "4"), W("[2]", "2"), 4, 2);
     expect_layout("mesh dp=2\n" FILES "* [_, 2]/dp%4", "u8[3, 2]/dp%4 on dp=2",
                   (const unsigned char[]){0, 1, 2, 3, 10, 11}, 6);
-    expect_words("mesh dp=2\n" FILES "* [_, _]/dp", "must name all sizes but one");
-    expect_words("mesh dp=2\n" FILES "* [...]/dp", "must name the sizes");
-    expect_words("mesh dp=2\n" FILES "* [_, 4]/dp", "does not fit");
+    expect_words("mesh dp=2\n" FILES "* [_, _]/dp", "must state all sizes except one");
+    expect_words("mesh dp=2\n" FILES "* [...]/dp", "must state the sizes");
+    expect_words("mesh dp=2\n" FILES "* [_, 4]/dp", "which contradicts");
 }
 
 static void ranks_that_do_not_obey_the_cut_are_named(void **state) {
     (void)state;
     write_two(W("[2,2]", "4"), W("[4,2]", "8"), 4, 8);
     expect_words("mesh tp=2\n" FILES "* [_/tp, _]",
-                 "rank 0 has size 2 in dim 0; u8[6/tp, 2] on tp=2 (rules:3) gives it 3");
+                 "rank 0 has size 2 in dim 0, but u8[6/tp, 2] on tp=2 (rules:3) requires 3");
     expect_words("mesh tp=2\n" FILES "* [_, _]", "rank 1 has size 4 in dim 0");
-    expect_words("mesh tp=2\n" FILES "* [_/tp]", "it has 2 dims, its rule \"[_/tp]\" (rules:3) has 1");
-    expect_words("mesh tp=4\n" FILES "* [_/tp, _]", "it is on 2 ranks, its rule \"[_/tp, _]\" (rules:3) is for 4");
-    expect_words("mesh tp=2@4-5\n" FILES "* [_, _]", "rank 0 has it, but its layout");
+    expect_words("mesh tp=2\n" FILES "* [_/tp]", "it has 2 dims, but its rule \"[_/tp]\" (rules:3) has 1");
+    expect_words("mesh tp=4\n" FILES "* [_/tp, _]", "found on 2 ranks, but its rule \"[_/tp, _]\" (rules:3) is for 4");
+    expect_words("mesh tp=2@4-5\n" FILES "* [_, _]", "rank 0 has a part of it, but is not in its layout");
     expect_words("mesh tp=2\n" FILES "v [...]", "no rule of rules matches its name");
-    expect_words("mesh tp=2\n" FILES "* f32[...]", "it is of u8, its rule says f32");
-    expect_words("mesh tp=2\nfiles rank{rank}.safetensors\n* [...]", "no file is named as rules says");
+    expect_words("mesh tp=2\n" FILES "* f32[...]", "its dtype is u8, but its rule requires f32");
+    expect_words("mesh tp=2\nfiles rank{rank}.safetensors\n* [...]",
+                 "no file name matches \"files rank{rank}.safetensors\" of rules");
 }
 
 static void a_rule_may_name_ranks_of_its_own(void **state) {

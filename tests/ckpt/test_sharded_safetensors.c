@@ -50,7 +50,7 @@ static void a_gap_is_an_error_that_names_the_tensor(void **state) {
     (void)state;
     write_first("shard-00001-model-00001-of-00001.safetensors");
     write_second("shard-00002-model-00001-of-00001.safetensors", SECOND("[3, 0]"));
-    expect_refusal(NULL, RSH_EVALUE, "tensor \"w\" is not complete");
+    expect_refusal(NULL, RSH_EVALUE, "the parts of tensor \"w\" do not make a whole tensor");
 }
 
 static void an_overlap_is_an_error(void **state) {
@@ -77,7 +77,7 @@ static void a_tensor_without_an_offset_is_refused(void **state) {
     (void)state;
     write_safetensors("shard-00001-model-00001-of-00001.safetensors",
                       "{" INFO("{}") ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first, 6);
-    expect_refusal(NULL, RSH_EVALUE, "tensor \"w\": DCP_SHARDING_INFO does not say where it belongs");
+    expect_refusal(NULL, RSH_EVALUE, "tensor \"w\": DCP_SHARDING_INFO has no entry for it");
 }
 
 static void a_file_without_the_information_is_refused(void **state) {
@@ -93,14 +93,14 @@ static void offsets_beyond_64_bits_are_refused(void **state) {
         "shard-00001-model-00001-of-00001.safetensors",
         "{" INFO(W("[9223372036854775807]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first,
         6);
-    expect_refusal(NULL, RSH_EVALUE, "tensor \"w\": it ends beyond 64 bits");
+    expect_refusal(NULL, RSH_EVALUE, "tensor \"w\": its offset plus its size exceeds");
     write_safetensors("shard-00001-model-00001-of-00001.safetensors",
                       "{" INFO(W("[1, 2]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first,
                       6);
-    expect_refusal(NULL, RSH_EVALUE, "another number of offsets");
+    expect_refusal(NULL, RSH_EVALUE, "must have one offset for each");
     write_safetensors("shard-00001-model-00001-of-00001.safetensors",
                       "{" INFO(W("[-1]")) ",\"w\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]}}", first, 6);
-    expect_refusal(NULL, RSH_EVALUE, "no offset");
+    expect_refusal(NULL, RSH_EVALUE, "expected an offset");
 }
 
 int main(void) {

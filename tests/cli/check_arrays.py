@@ -144,23 +144,23 @@ def refusals(folder):
     open(f"{folder}/big.npy", "wb").write(raw.replace(b"<f4", b">f4"))
     open(f"{folder}/cut.npy", "wb").write(raw[:40])
     to = ["f32[2, 3]", "--out", "b.npy"]
-    refused(folder, ["f64[2, 3]", "f64[2, 3]", "--in", "a.npy"], "a.npy: the file has f32[2, 3], and rank 0 of FROM is f64[2, 3]")
-    refused(folder, ["f32[3, 2]", "f32[3, 2]", "--in", "a.npy"], "a.npy: the file has f32[2, 3], and rank 0 of FROM is f32[3, 2]")
-    refused(folder, ["f32[2, 3]", *to, "--in", "text.npy"], "text.npy: it does not begin as a .npy file does")
-    refused(folder, ["f32[2, 3]", *to, "--in", "short.npy"], "short.npy: FROM is 24 bytes, 20 came")
-    refused(folder, ["f32[2, 3]", *to, "--in", "long.npy"], "long.npy: FROM is 24 bytes, 28 came")
-    refused(folder, ["f32[2, 3]", *to, "--in", "cut.npy"], "cut.npy: the header of 118 bytes is not all there")
+    refused(folder, ["f64[2, 3]", "f64[2, 3]", "--in", "a.npy"], "a.npy: expected f64[2, 3], the part of rank 0 of FROM, got f32[2, 3]")
+    refused(folder, ["f32[3, 2]", "f32[3, 2]", "--in", "a.npy"], "a.npy: expected f32[3, 2], the part of rank 0 of FROM, got f32[2, 3]")
+    refused(folder, ["f32[2, 3]", *to, "--in", "text.npy"], "text.npy: not a .npy file: wrong magic number")
+    refused(folder, ["f32[2, 3]", *to, "--in", "short.npy"], "short.npy: expected 24 bytes for FROM, got 20")
+    refused(folder, ["f32[2, 3]", *to, "--in", "long.npy"], "long.npy: expected 24 bytes for FROM, got 28")
+    refused(folder, ["f32[2, 3]", *to, "--in", "cut.npy"], "cut.npy: the .npy header of 118 bytes is truncated or too long")
     refused(folder, ["f32[2, 3]", *to, "--in", "nothere.npy"], "nothere.npy: No such file or directory")
     refused(folder, ["f32[2, 3]", "f32[2, 3]", "--in", "a.npy", "--out", "no/b.npy"], "no/b.npy: No such file or directory")
-    refused(folder, ["bf16[6]", "bf16[6]", "--in", "a.npy"], "a.npy: .npy has no dtype for bf16; use another name for raw elements")
+    refused(folder, ["bf16[6]", "bf16[6]", "--in", "a.npy"], "a.npy: .npy has no dtype for bf16; use another file ending to write raw elements")
     refused(folder, ["f32[4/x, 3] on x=2", "f32[4, 3]", "--in", "a.npy"],
-            "a.npy: a .npy file holds one part, and FROM has 2; name a file for each rank with %d")
+            "a.npy: a .npy file holds one part, but FROM has 2; use %d in the name for one file per rank")
     refused(folder, ["f32[2, 3]", "f32[2, 3] boxes 0:[0:1,0:3] 0:[1:2,0:3]", "--in", "a.npy", "--out", "b%d.npy"],
-            "b%d.npy: a .npy file holds one part, and rank 0 of TO has 2 boxes")
+            "b%d.npy: a .npy file holds one part, but rank 0 of TO has 2; write raw elements instead")
     refused(folder, ["f32[4/x, 3] on x=2", "f32[4, 3]", "--in", "r%d.npy"],
-            "r1.npy: its order of elements is not that of the files before it (fortran_order)")
+            "r1.npy: fortran_order differs from the files before it; all files must have the same order")
     refused(folder, ["f32[2, 3]", "f32[2, 3]", "--in", "big.npy"],
-            "big.npy: no layout has the dtype '>f4' of the file (numbers, little-endian)")
+            "big.npy: dtype '>f4' is not supported; expected little-endian numbers")
     check("nothing was written", not os.path.exists(f"{folder}/b.npy"))
 
 

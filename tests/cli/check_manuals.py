@@ -79,10 +79,10 @@ def every_environment_variable_is_in_the_manual():
 def groff_has_nothing_to_say():
     if not shutil.which("groff"):
         return skips.skip("groff", "there is no groff to read the manuals")
-    for name in ["reshard"] + ["reshard-" + v for v in VERBS]:
-        path = os.path.join(ROOT, "docs", "man", name + ".1")
+    for name in ["reshard.1", "reshard-rules.5", "reshard-layout.7"] + [f"reshard-{v}.1" for v in VERBS]:
+        path = os.path.join(ROOT, "docs", "man", name)
         said = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", path], capture_output=True, text=True)
-        check(f"groff reads {name}.1", not said.returncode and not said.stderr, said.stderr)
+        check(f"groff reads {name}", not said.returncode and not said.stderr, said.stderr)
 
 
 # ---- completion ----

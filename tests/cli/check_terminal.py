@@ -129,7 +129,7 @@ def nothing_is_shown_where_stderr_is_no_terminal():
 def bench_tells_how_far_it_is():
     for engine in ("threads", "shm"):
         seat = Seat("bench", "--engine", engine, "--repeat", "1000000", "f32[512/x, 512] on x=2", "f32[512, 512/x] on x=2")
-        shown = seat.waits_for(r"bench: memcpy, stream and the move in turn, .* of .* \(\d+ %\), .*/s, .* left")
+        shown = seat.waits_for(r"bench: alternating memcpy, stream and the move, .* of .* \(\d+ %\), .*/s, .* left")
         check(f"bench on {engine} shows progress", shown, seat.seen)
         seat.types(b"\x03")
         status = seat.ends()
@@ -157,7 +157,7 @@ def planning_tells_what_is_left():
 def apply_says_that_it_waits_for_the_terminal():
     with tempfile.TemporaryFile() as result:
         seat = Seat("apply", "u8[5/x] on x=2", "u8[5]", stdout=result.fileno())
-        said = "reshard: the 5 bytes of FROM are read from the terminal; Ctrl-D ends them"
+        said = "reshard: reading the 5 bytes of FROM from the terminal; press Ctrl-D at the end"
         check("apply says that it waits", seat.waits_for(re.escape(said)), seat.seen)
         seat.read(0.4)
         seat.types(b"abcd\n\x04")
@@ -253,7 +253,7 @@ def convert_tells_how_far_it_is_and_what_it_left(folder):
         size = min(2 * size, 512 * MIB)
     check("convert shows progress", shown and "left" in seat.seen, seat.seen)
     check("convert ends by SIGINT", killed_by(status, signal.SIGINT), (status, seat.seen))
-    said = f"reshard: interrupted: {result}.reshard-partial has what was done; --resume goes on from there"
+    said = f"reshard: interrupted: {result}.reshard-partial holds the finished part; use --resume to continue"
     check("it says what was left", said in seat.seen, seat.seen)
     check("which is there", os.path.exists(result + ".reshard-partial"))
     resumed = subprocess.run([COMMAND, *words, "--resume", "--force"], capture_output=True, text=True)

@@ -27,7 +27,7 @@ for file in LICENSE README.md docs/notation.md examples/01_reshard.c examples/ru
 done
 if [ -x "$build/reshard" ]; then
     "$prefix/bin/reshard" --help > /dev/null || { echo "the installed command does not run"; exit 1; }
-    for file in man/man1/reshard.1 man/man1/reshard-apply.1 bash-completion/completions/reshard zsh/site-functions/_reshard \
+    for file in man/man1/reshard.1 man/man1/reshard-apply.1 man/man5/reshard-rules.5 man/man7/reshard-layout.7 bash-completion/completions/reshard zsh/site-functions/_reshard \
         fish/vendor_completions.d/reshard.fish; do
         [ -e "$prefix/share/$file" ] || { echo "not installed: share/$file"; exit 1; }
     done

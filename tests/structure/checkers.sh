@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checkers: a tree with one breach of each rule; every breach must be reported, and the clean tree must pass.
+# Checkers: makes a tree that follows all rules, and breaks one rule at a time; the checkers must report exactly that.
 set -eu
 root=$(pwd)
 tree=$(mktemp -d)
@@ -21,7 +21,7 @@ clean() {
     printf '## The walk\n\n| | function | file | |\n|---|---|---|---|\n| 1 | `door` | base/alloc.c | |\n' > "$tree/ARCHITECTURE.md"
 }
 
-# breach CHECK FILE TEXT EXPECTED: TEXT appended to FILE makes CHECK fail and say EXPECTED.
+# breach CHECK FILE TEXT EXPECTED: appends TEXT to FILE; CHECK must fail and print EXPECTED.
 breach() {
     clean
     mkdir -p "$tree/$(dirname "$2")"
@@ -41,36 +41,36 @@ for check in check_layers.py check_length.py "check_tree.py names" "check_tree.p
 done
 
 layers=check_layers.py
-breach $layers src/LAYERS 'tensor: shard' 'lists shard, which is not above it'
+breach $layers src/LAYERS 'tensor: shard' 'lists shard, which must be on a line above it'
 breach $layers src/attic/box.c 'int x;' 'attic is not in src/LAYERS'
-breach $layers src/layout/parse.c '#include "plan/plan.h"' 'layout may not see plan'
-breach $layers src/layout/parse.c '#include <reshard/plan.h>' 'layout may not see plan'
-breach $layers src/layout/parse.c '#include <reshard.h>' 'not all of them'
-breach $layers src/layout/parse.c '#include "impl.h"' 'written from src/'
-breach $layers src/plan/pairs.c '#include "layout/impl.h"' 'only layout/layout.h leaves layout'
-breach $layers src/plan/pairs.c '#include <mpi.h>' 'src/plan/pairs.c:4: <mpi.h> belongs to'
-breach $layers src/mpi/comm_mpi.c '#include "layout/layout.h"' 'public headers and its own files only'
-breach $layers src/plan/pairs.c 'void *f(void) { return calloc (1, 1); }' 'calloc: memory is asked for'
-breach $layers src/plan/pairs.c 'void g(void *p) { if (p) free(p); }' 'free: memory is asked for'
-breach $layers include/reshard/layout.h '#include <reshard/plan.h>' 'layout may not see plan'
-breach $layers include/reshard/layout.h '#include "base/base.h"' 'public headers include <...> only'
-breach $layers cli/verb.c '#include "layout/layout.h"' 'public headers only'
-breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'shares nothing with the library'
+breach $layers src/layout/parse.c '#include "plan/plan.h"' 'layout may not include headers of plan'
+breach $layers src/layout/parse.c '#include <reshard/plan.h>' 'layout may not include headers of plan'
+breach $layers src/layout/parse.c '#include <reshard.h>' 'not <reshard.h>'
+breach $layers src/layout/parse.c '#include "impl.h"' 'must begin with a directory of src/'
+breach $layers src/plan/pairs.c '#include "layout/impl.h"' 'may include only layout/layout.h of layout'
+breach $layers src/plan/pairs.c '#include <mpi.h>' 'src/plan/pairs.c:4: only src/mpi/comm_mpi.c may include <mpi.h>'
+breach $layers src/mpi/comm_mpi.c '#include "layout/layout.h"' 'only public headers and its own files'
+breach $layers src/plan/pairs.c 'void *f(void) { return calloc (1, 1); }' 'calloc: memory must be allocated'
+breach $layers src/plan/pairs.c 'void g(void *p) { if (p) free(p); }' 'free: memory must be allocated'
+breach $layers include/reshard/layout.h '#include <reshard/plan.h>' 'layout may not include headers of plan'
+breach $layers include/reshard/layout.h '#include "base/base.h"' 'public headers must use'
+breach $layers cli/verb.c '#include "layout/layout.h"' 'only its own files and public headers'
+breach $layers tests/oracle/oracle.c '#include <reshard/layout.h>' 'may not include headers of the library'
 breach "check_tree.py names" src/plan/parse.c 'int x;' 'parse.c: src/layout/parse.c, src/plan/parse.c'
 breach "check_tree.py types" src/plan/pairs.c 'typedef struct thing rshi_layout;' 'named like the public type'
 breach "check_tree.py strays" src/plan/pairs.c '/* TO''DO later */' 'src/plan/pairs.c:4'
-breach "check_tree.py tags" include/reshard/layout.h '/* Frees it. */\nRSH_API void rsh_layout_free(rsh_layout *l);' 'rsh_layout_free is not said to be'
+breach "check_tree.py tags" include/reshard/layout.h '/* Frees it. */\nRSH_API void rsh_layout_free(rsh_layout *l);' 'rsh_layout_free is not documented as'
 breach "check_tree.py options" include/reshard/layout.h 'typedef struct rsh_cut_opts {\n    int n;\n} rsh_cut_opts;' 'rsh_cut_opts does not begin with struct_size'
 breach "check_tree.py options" include/reshard/layout.h 'typedef struct rsh_cut_opts {\n    size_t struct_size;\n} rsh_cut_opts;\n#define RSH_CUT_OPTS_INIT {0}' 'RSH_CUT_OPTS_INIT does not begin with sizeof(rsh_cut_opts)'
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `pairs` | plan/pairs.c | |' 'src/plan/pairs.c does not define pairs'
 breach "check_tree.py walk" ARCHITECTURE.md '| 2 | `door` | plan/door.c | |' 'there is no src/plan/door.c'
-breach "check_tree.py walk" ARCHITECTURE.md '| 3 | `door` | base/alloc.c | |' 'step 3 of the walk stands at place 2'
+breach "check_tree.py walk" ARCHITECTURE.md '| 3 | `door` | base/alloc.c | |' 'step 3 of the walk is row 2'
 breach "check_tree.py walk" ARCHITECTURE.md '## A second walk' 'no table follows ## A second walk'
 breach "check_tree.py paths" ARCHITECTURE.md 'See `src/plan/door.c`.' 'ARCHITECTURE.md: there is no src/plan/door.c'
 breach "check_tree.py paths" include/reshard/layout.h '/* docs/layout.md has more. */' 'there is no docs/layout.md'
 breach "check_tree.py breaks" tools/mutants.txt 'gone | src/base/alloc.c | . | s/calloc/malloc/' 'gone: changes 0 lines of src/base/alloc.c'
 breach "check_tree.py breaks" tools/mutants.txt 'gone | src/base/door.c | . | s/a/b/' 'src/base/door.c'
 breach check_length.py src/plan/long.c "$(seq -s '\n' 701)" 'src/plan/long.c: 701 lines'
-breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; 100 is the most'
-breach check_length.py src/plan/wide.c "/* $(printf '%0117d' 0) */" '123 columns; 120 is the most'
+breach check_length.py include/reshard/layout.h "/* $(printf '%097d' 0) */" '103 columns; the limit is 100'
+breach check_length.py src/plan/wide.c "/* $(printf '%0117d' 0) */" '123 columns; the limit is 120'
 exit $failed

@@ -36,7 +36,7 @@ def whole(name, dtype, *shape):
 
 
 def boxes_of(shape, cuts, ranks):
-    """Boxes of a grid of cuts, dealt to the ranks in turn: [(rank, offsets, sizes)]."""
+    """Returns the boxes of a grid, assigned to ranks round-robin: [(rank, offsets, sizes)]."""
     boxes = [([], [])]
     for size, cut in zip(shape, cuts):
         edges = sorted({0, size, *cut})
@@ -45,7 +45,7 @@ def boxes_of(shape, cuts, ranks):
 
 
 def sharded(name, dtype, shape, cuts, turned=False):
-    """A sharded tensor of the boxes between the cuts; `turned`: its shards are views with other strides."""
+    """Returns a sharded tensor of the boxes between the cuts; `turned`: its shards are views with other strides."""
     full = whole(name, dtype, *shape)
     boxes = boxes_of(shape, cuts, dist.get_world_size())
     spec = EnumerableShardingSpec([ShardMetadata(shard_offsets=o, shard_sizes=s, placement=f"rank:{r}/cpu") for r, o, s in boxes])
@@ -56,7 +56,7 @@ def sharded(name, dtype, shape, cuts, turned=False):
         part = full[tuple(slice(o, o + s) for o, s in zip(meta.shard_offsets, meta.shard_sizes))]
         local.append(Shard(part.contiguous(), meta))
     tensor = ShardedTensor._init_from_local_shards(local, *shape)
-    for shard in tensor.local_shards() if turned else ():  # not through the door, which wants row-major shards
+    for shard in tensor.local_shards() if turned else ():  # bypasses the constructor, which requires row-major shards
         shard.tensor = shard.tensor.t().contiguous().t()
     return tensor
 
@@ -154,7 +154,7 @@ FLAT = {"optimizer.state.exp_avg": ((2, 8, 6), (2, 2, 1), [5, 24]), "optimizer.s
 
 
 def flattened(name, shape, pieces):
-    """The tensor as a grid of boxes, each flattened: [*pieces, elements of a box]."""
+    """Returns the tensor as a grid of flattened boxes: [*pieces, elements of a box]."""
     split = [x for size, n in zip(shape, pieces) for x in (n, size // n)]
     order = [*range(0, len(split), 2), *range(1, len(split), 2)]
     return whole(name, torch.float32, *shape).view(split).permute(order).reshape(*pieces, -1)
@@ -192,7 +192,7 @@ def newer_metadata(old, cls, **more):
 
 
 def plans():
-    """What Megatron adds to reuse plans: objects of classes that say nothing about the files."""
+    """Objects that Megatron adds to reuse plans; they do not describe the files."""
     planner, files = "torch.distributed.checkpoint.planner", "torch.distributed.checkpoint.filesystem"
     for module in (planner, "megatron", "megatron.core", "megatron.core.dist_checkpointing"):
         sys.modules.setdefault(module, types.ModuleType(module))
@@ -221,7 +221,7 @@ def write_mcore(folder):
 
 
 def write_apart(old, folder):
-    """Metadata of each rank alone, as ranks write it that do not meet."""
+    """Metadata of each rank alone, as ranks write it without coordination."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(old, folder)
     os.remove(f"{folder}/.metadata")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden data: what PyTorch 1.13 answers, written down for tests/golden.
+"""Golden data: writes the results of PyTorch 1.13 to files for tests/golden.
 
     /usr/bin/python3 tools/golden/torch_golden.py [FOLDER [FILE ...]]     FOLDER: tests/golden; FILE: chunks, devices, ...; all of them
 
@@ -20,11 +20,11 @@ import torch_cases  # noqa: E402
 import torch_pure  # noqa: E402
 from torch_ranked import answer  # noqa: E402
 
-SECONDS = 8.0  # of an isolated case, before it counts as hung
+SECONDS = 8.0  # time limit of an isolated case, after which it counts as hung
 
 
 def shared(ranks):
-    """What every rank that answered says alike moves out of the ranks."""
+    """Moves results that all answering ranks have in common out of the per-rank lists."""
     out = {}
     for key in ("meta", "spec"):
         said = [rank[key] for rank in ranks if key in rank]
@@ -36,7 +36,7 @@ def shared(ranks):
 
 
 def together(cases):
-    """Worlds that answer all cases of their size."""
+    """Starts one world per size, which runs all cases of that size."""
     for world in sorted({case["world"] for case in cases}):
         mine = [case for case in cases if case["world"] == world]
         for case, ranks in zip(mine, run_world(world, answer, mine)):
@@ -45,7 +45,7 @@ def together(cases):
 
 
 def apart(cases):
-    """A world for each case.  Where a rank aborts, what happens to the others depends on time: then only that is said."""
+    """Starts a world for each case.  If a rank aborts, only that is recorded, because the fate of the others depends on timing."""
     for case in cases:
         ranks = run_world(case["world"], answer, [case], SECONDS)[0]
         aborted = any(rank.get("error") == "ABORT" for rank in ranks)

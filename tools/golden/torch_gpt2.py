@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Golden GPT-2: a small checkpoint with Hugging Face's names, and what PyTorch makes of it.
+"""Golden GPT-2: a small checkpoint with Hugging Face's names, and the results of PyTorch for it.
 
     torch_gpt2.py                      writes tests/nn/gpt2.safetensors and tests/nn/golden_gpt2.txt
     torch_gpt2.py CHECKPOINT           prints the logits of another checkpoint with these names
@@ -106,7 +106,7 @@ def logits(s, tokens):
 
 
 def batch(step):
-    """Tokens and the tokens that follow: the test makes the same."""
+    """Returns tokens and their successors; the test computes the same ones."""
     flat = [(7 * i * i + 5 * i + 3 * step) % VOCABULARY for i in range(ROWS * (LENGTH + 1))]
     t = torch.tensor(flat).reshape(ROWS, LENGTH + 1)
     return t[:, :-1], t[:, 1:]

@@ -41,7 +41,7 @@ def make(kind, k, shape, dtype):
 
 
 def case(op, fn, *inputs, **attributes):
-    """inputs: "KIND SIZES" each, as in the file."""
+    """inputs: a list of "KIND SIZES", as in the file."""
     CASES.append((op, fn, inputs, attributes))
 
 

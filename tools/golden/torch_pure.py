@@ -37,7 +37,7 @@ def chunk_cases():
     for n, owners in ((21, [0, 1, 2, 3]), (21, [3, 2, 1, 0]), (5, [2, 0, 3, 1]), (0, [1, 0]), (2, [1, 2, 0]), (13, [0, 1, 3, 2])):
         for rank in owners:
             cases.append({"op": "params", "n": n, "world": len(owners), "spec": chunk(0, owners), "rank": rank})
-    # A rank without a chunk: PyTorch answers the size of the last chunk, ours refuses.
+    # A rank without a chunk: PyTorch returns the size of the last chunk, reshard returns an error.
     cases.append({"op": "params", "n": 21, "world": 4, "spec": chunk(0, [0, 1, 2, 3]), "rank": 9, "ours": "VALUE"})
     return settled(cases, chunk_answer)
 
@@ -109,7 +109,7 @@ def pair(a, b):
 
 
 def box_lists():
-    """Lists of boxes and sizes to try them on."""
+    """Lists of boxes, and tensor sizes to test them with."""
     yield UNEVEN, [[6, 6], [6, 7], [6, 6, 1], [5, 6]]
     yield GRID, [[10, 10], [10, 11], [9, 10]]
     yield GRID[:3], [[10, 10]]
@@ -133,7 +133,7 @@ def verdict_cases():
         for size in sizes:
             cases.append({"op": "coverage", "shards": shards, "size": size})
             cases.append({"op": "build", "size": size, "spec": {"kind": "boxes", "shards": shards}})
-    # An empty box strictly inside another one is no overlap for ours.
+    # For reshard, an empty box inside another box is not an overlap.
     cases.append({"op": "overlap", "shards": pair(((0,), (5,)), ((3,), (0,))), "ours": "OK"})
     cases.append({"op": "overlap", "shards": []})
     cases.append({"op": "build", "size": [3], "spec": {"kind": "boxes", "shards": []}})
@@ -156,7 +156,7 @@ def infer_cases():
             lists += [shards, shards[::-1], shards[1:] + shards[:1]]
     lists += [chunk_boxes([10, 4], 0, [0, 0, 1, 1, 2]), chunk_boxes([9, 4], 0, [1, 0])]
     cases = [{"op": "infer", "shards": shards} for shards in lists]
-    # PyTorch takes these for chunks by their sorted sizes; ours compares every offset and size.
+    # PyTorch considers these as chunks by their sorted sizes; reshard compares every offset and size.
     wrong = [boxes(((0, 0), (2, 2), 0), ((2, 0), (2, 2), 1), ((0, 2), (4, 2), 2)), boxes(((0, 0), (2, 3), 0), ((2, 0), (1, 3), 1), ((3, 0), (2, 3), 2))]
     return cases + [{"op": "infer", "shards": spec["shards"], "ours": "boxes"} for spec in wrong]
 

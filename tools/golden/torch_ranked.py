@@ -1,4 +1,4 @@
-"""Ranked cases: what one rank of a gloo world answers.  RANKED maps the name of an operation to its function of (case, rank)."""
+"""Ranked cases: computes the results of one rank of a gloo world.  RANKED maps the name of an operation to its function of (case, rank)."""
 import io
 
 import torch
@@ -13,7 +13,7 @@ from torch_world import attempt
 
 
 def with_group(case):
-    """The case's group, or None for all ranks."""
+    """Returns the group of the case; None: all ranks."""
     return dist.new_group(case["group"]) if case.get("group") else None
 
 
@@ -28,12 +28,12 @@ def said(st, fill="arange", data=True):
 
 
 def turned(tensor):
-    """The same values, stored column after column."""
+    """Returns the same values in column-major order."""
     return tensor.t().contiguous().t()
 
 
 def made(case, spec=None, group=None):
-    """By shard_tensor; "srcs" and "specs" give every rank its own, to be refused."""
+    """Calls shard_tensor; "srcs" and "specs" give each rank its own value, which is an error."""
     me = dist.get_rank(group)
     src = case["srcs"][me] if "srcs" in case else case.get("src", 0)
     spec = spec or (case["specs"][me] if "specs" in case else case["spec"])
@@ -61,7 +61,7 @@ def reshard(case, rank):
 
 
 def filled(case, group=None):
-    """A sharded tensor of any spec whose shards hold their parts of the whole."""
+    """Returns a sharded tensor of any spec whose shards have the values of the whole tensor."""
     st = sharded_tensor.empty(spec_of(case["spec"]), *case["size"], dtype=DTYPES[case.get("dtype", "f32")], process_group=group)
     full = whole(case["size"], case.get("dtype", "f32"), case.get("fill", "arange"))
     for s in st.local_shards():
@@ -140,7 +140,7 @@ def blank(said_tensor):
 
 
 def collective(case, rank):
-    """case["in"]: a tensor per rank of the group, or a list of W; case["out"]: tensors that only say dtype and shape."""
+    """case["in"]: a tensor per rank of the group, or a list of W; case["out"]: tensors that only give dtype and shape."""
     group = with_group(case)
     if not is_member(case, rank):
         return {}
@@ -226,7 +226,7 @@ WHICH = {"Local rank": "group rank", "Global rank": "global rank", "Local world"
 
 
 def state(case, rank):
-    """Save in one group, load in another: which of the four numbers is refused, or the tensor again."""
+    """Saves in one group and loads in another: returns which of the four numbers is rejected, or the tensor."""
     groups = [dist.new_group(ranks) if ranks else None for ranks in (case["save"], case["load"])]
     if case["save"] and rank not in case["save"]:
         return {}

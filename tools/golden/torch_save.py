@@ -22,7 +22,7 @@ import torch_world as world
 
 
 class Unknown:
-    """A class that no reader knows."""
+    """A class that readers do not know."""
 
     def __init__(self):
         self.inside = [1, 2]
@@ -33,7 +33,7 @@ def flat(prefix, state):
 
 
 def plain():
-    """Nested dicts, parameters, views, transposed and shared storages, and all that is no tensor."""
+    """Nested dicts, parameters, views, transposed and shared storages, and non-tensor entries."""
     layers = collections.OrderedDict(
         (f"{i}", {"weight": torch.nn.Parameter(whole(f"model.layers.{i}.weight", torch.float32, 5, 3)),
                   "bias": whole(f"model.layers.{i}.bias", torch.bfloat16, 5)}) for i in range(2))
@@ -54,7 +54,7 @@ def plain():
 
 
 class Lazy:
-    """A lazily conjugated tensor as PyTorch 2 pickles it; 1.13 forgets the bit."""
+    """A lazily conjugated tensor as PyTorch 2 pickles it; 1.13 loses the bit."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -118,7 +118,7 @@ def wrapped(shape, local, spec, slots):
 
 
 def split(tensor, parts, at, dim):
-    """torch.chunk, with empty tensors for chunks that are not there."""
+    """Like torch.chunk, with empty tensors for missing chunks."""
     chunks = list(torch.chunk(tensor, parts, dim))
     while len(chunks) < parts:
         chunks.append(tensor.narrow(dim, 0, 0))
@@ -169,7 +169,7 @@ def write_dtensors(folder, ranks, later):
 
 
 def write_legacy(folder):
-    """Megatron's older directories: a file for each rank of tensor parallelism, in a directory of its own."""
+    """Megatron's older directories: one directory with a file for each tensor-parallel rank."""
     up, down, norm = whole("model.up", torch.float32, 6, 4), whole("model.down", torch.bfloat16, 4, 6), whole("model.norm", torch.float32, 4)
     for rank in range(2):
         os.makedirs(f"{folder}/iter_0000003/mp_rank_{rank:02}")

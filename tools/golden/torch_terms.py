@@ -1,4 +1,4 @@
-"""Terms: how sizes, boxes, specs and tensors are written in the golden files, and back.
+"""Terms: converts sizes, boxes, specs and tensors to and from the notation of the golden files.
 
 A box is [offsets, sizes, placement]; a spec {"kind": "chunk", "dim", "placements"} or {"kind": "boxes", "shards"}; a tensor {"dtype", "shape"} with "values" (numbers
 in row-major order) or "hex" (its bytes, little endian).  A whole tensor is not written but made: "arange" counts elements, "bytes" gives byte k of the
@@ -61,7 +61,7 @@ def box_of(said):
 
 
 def chunk(dim, ranks):
-    """The spec of chunks along a dim whose owners are these ranks, or stand as texts."""
+    """Returns the spec of chunks along a dim; owners are ranks or texts."""
     return {"kind": "chunk", "dim": dim, "placements": [r if isinstance(r, str) else f"rank:{r}/cpu" for r in ranks]}
 
 

@@ -1,4 +1,4 @@
-"""Worlds of PyTorch processes: imports torch.distributed._shard, starts ranks over gloo and collects what each of them answers.
+"""Worlds of PyTorch processes: imports torch.distributed._shard, starts ranks over gloo and collects the results of each.
 
 Debian's PyTorch 1.13 under Python 3.11 cannot import torch.distributed._shard: its dataclass TensorProperties stands as a default value, which must be hashable
 there.  While it is imported, dataclasses.dataclass gives that one class a hash.
@@ -41,17 +41,17 @@ def kind_of(error):
 
 
 def attempt(function, *args):
-    """What the function answers, or {"error": kind}."""
+    """Returns the result of the function, or {"error": kind}."""
     try:
         return function(*args)
-    except Exception as error:  # every kind is data here
+    except Exception as error:  # every kind of error is a result here
         if os.environ.get("GOLDEN_VERBOSE"):
             print(f"rank {dist.get_rank() if dist.is_initialized() else '-'} {args and args[0]}: {error!r}", flush=True)
         return {"error": kind_of(error)}
 
 
 def _be_rank(folder, rank, world, function, cases):
-    """Life of a child: answer every case, leave the answers in a file, and stay until it is told to go, so that nobody loses a connection."""
+    """Runs in a child: computes every case, writes the results to a file, and waits for permission to exit, so that no rank loses a connection."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world,
                             timeout=datetime.timedelta(seconds=600))
@@ -69,14 +69,14 @@ def _start(folder, rank, world, function, cases):
         return pid
     try:
         if not os.environ.get("GOLDEN_VERBOSE"):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what gloo says when it aborts
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides the output of gloo when it aborts
         _be_rank(folder, rank, world, function, cases)
     finally:
         os._exit(0)
 
 
 def _wait(folder, pids, seconds):
-    """Verdict per rank when nothing more will come: "answered", "aborted" or "hung"."""
+    """Returns for each rank "answered", "aborted" or "hung", when no more results are expected."""
     end, verdicts = time.time() + seconds, [None] * len(pids)
     while None in verdicts and time.time() < end:
         for rank, pid in enumerate(pids):
@@ -100,7 +100,7 @@ def _finish(folder, pids, verdicts):
 
 
 def run_world(world, function, cases, seconds=600.0):
-    """function(case, rank) on each of `world` processes for every case.  Returns one list per case with one answer per rank; a rank that gave none has
+    """Calls function(case, rank) in each of `world` processes for every case.  Returns one list per case with one result per rank; a rank without a result has
     {"error": "ABORT"} or {"error": "HANG"}."""
     with tempfile.TemporaryDirectory(prefix="torch_golden.") as folder:
         pids = [_start(folder, rank, world, function, cases) for rank in range(world)]

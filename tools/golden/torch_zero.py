@@ -1,4 +1,4 @@
-"""Directories as DeepSpeed's ZeRO writes them, for tests/ckpt/zero: python3 tools/golden/torch_zero.py tests/ckpt/zero
+"""ZeRO directories in the format of DeepSpeed, for tests/ckpt/zero: python3 tools/golden/torch_zero.py tests/ckpt/zero
 
 DeepSpeed is not there: torch.save writes dicts with the keys that its own zero_to_fp32.py reads.  stage1 has bf16 names and a
 last rank without padding, stage2 two groups with padding, frozen and shared parameters and buffers, stage3 pieces of every
@@ -22,13 +22,13 @@ def shapes(groups):
 
 
 def flat(prefix, group, pad):
-    """All parameters of a group one after the other, padded."""
+    """Returns all parameters of a group, concatenated and padded."""
     joined = torch.cat([whole(prefix + name, torch.float32, *shape).reshape(-1) for name, shape in group.items()])
     return torch.cat([joined, torch.full((-joined.numel() % pad,), 7.0)])
 
 
 def partitions(prefix, lean):
-    """Of each rank its pieces of all groups."""
+    """Returns the pieces of all groups for each rank."""
     out = [[] for _ in range(RANKS)]
     for group in GROUPS:
         joined = flat(prefix, group, 2 * RANKS)
@@ -41,7 +41,7 @@ def partitions(prefix, lean):
 
 
 def pieces(prefix):
-    """Stage 3: of each rank its pieces of all parameters, in one flat tensor for each group."""
+    """Stage 3: returns the pieces of all parameters for each rank, as one flat tensor per group."""
     out = [[] for _ in range(RANKS)]
     for group in GROUPS:
         for rank in range(RANKS):

@@ -1,4 +1,4 @@
-// Elements: short ways to make them.
+// Elements: functions that create HTML and SVG elements.
 
 function make(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);

@@ -1,11 +1,11 @@
-// Focus: the rank under the mouse or chosen by a key, and the one that is pinned: what it sends, receives and keeps.
+// Focus: highlights the rank under the mouse, chosen by a key, or pinned, and shows what it sends, receives and keeps.
 
 const current = view => view.pinned ?? view.hover;
 
-// All ranks that the keys go through: those that are listed.
+// The ranks that the arrow keys step through: those that are listed.
 const ranksOf = view => view.scene.ranks.map(r => r.rank);
 
-// Is a cell part of the rank's story?  Before: its own, and what it will get.  After: its own, and what it sent.
+// Should a cell be highlighted?  Before the move: cells that the rank holds.  After it: cells that it holds or sent.
 function isLit(view, e, rank) {
   const {scene, slice} = view, {side, held, origin} = e.dataset;
   if (held !== undefined) {
@@ -23,7 +23,7 @@ function frameOwn(view, number, rank) {
   view.frames[number].replaceChildren(...frames);
 }
 
-// What the rank will receive, in the panel before the move: there the cells of others that it gets.
+// Frames the cells that the rank will receive, in the panel before the move.
 function frameIncoming(view, rank) {
   const {scene, slice} = view;
   if (!scene.origins) return;
@@ -46,7 +46,7 @@ function showFocus(view) {
   tellStory(view, rank);
 }
 
-// ---- the story ----
+// ---- the text about a rank ----
 
 const fact = (what, much, who) => make('span', {}, `${what} `, make('b', {}, much), who ? ` ${who}` : '');
 
@@ -65,10 +65,10 @@ function facts(view, rank) {
   const sums = sumsOf(scene, rank);
   if (sums) return [...held(sums.before, sums.after), ...moved(sums)];
   const known = scene.every || scene.ranks.length === (scene.totals?.ranks ?? scene.sides[0].nranks);
-  return [make('span', {}, known ? `no rank of ${one ? 'the layout' : 'either layout'}` : `bytes are listed for ${scene.ranks.length} ranks only`)];
+  return [make('span', {}, known ? `not a rank of ${one ? 'the layout' : 'either layout'}` : `bytes are listed for ${scene.ranks.length} ranks only`)];
 }
 
-// Coordinates on the mesh; on both if they have different names or values.
+// The coordinates on the mesh; on both meshes if names or values differ.
 function whereabouts(scene, rank) {
   const all = scene.sides.map((_, i) => spell(coordinates(scene, i, rank)));
   return all.length === 2 && all[0] !== all[1] ? all.filter(Boolean).join(', then ') : all[0] || '';
@@ -79,7 +79,7 @@ function tellStory(view, rank) {
   if (document.activeElement !== number) number.value = rank ?? '';
   if (rank === null) {
     story.replaceChildren(make('div', {class: 'who'}, 'Point at a block, or choose a rank with the arrow keys.'),
-      make('div', {class: 'facts'}, make('span', {}, 'Click or Enter pins it, Escape lets it go.')));
+      make('div', {class: 'facts'}, make('span', {}, 'Click or press Enter to pin it, Escape to release it.')));
     return;
   }
   const where = whereabouts(scene, rank);

@@ -1,4 +1,4 @@
-// Main: puts the page together.
+// Main: builds the page.
 
 function legend(scene) {
   const list = make('div', {class: 'legend'});

@@ -1,4 +1,4 @@
-// Matrix: bytes from each listed rank to each other, with numbers where they have room, and a scale.
+// Matrix: shows the bytes from each listed rank to each other, with numbers if they fit, and a scale.
 
 const MATRIX_ROOM = 400, MARGIN = 42;
 

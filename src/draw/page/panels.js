@@ -1,8 +1,8 @@
-// Panels: both sides of the scene, one slice at a time.
+// Panels: draws both sides of the scene, one slice at a time.
 
 const LEFT = 44, TOP = 20, EDGE = 2;
 const LETTER = 8.2; // width of a letter of a label
-const FINE = 300; // boxes in a panel: with more, lines are thin
+const FINE = 300; // number of boxes in a panel above which lines are thin
 
 const patterns = () => shape('defs', {},
   shape('pattern', {id: 'reshard-hatch', width: 8, height: 8, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'},
@@ -18,7 +18,7 @@ function ticks(side) {
   return g;
 }
 
-// Dotted ground where repeats are left out; "x 4096" if no part goes through it.  Parts cover the ground, origins do not.
+// Draws a dotted background in gaps, with "x 4096" if no part continues through the gap.
 function gaps(scene, held, origins) {
   const g = shape('g'), {rows, columns} = scene;
   const last = [rows.places.length - 1, columns.places.length - 1];
@@ -36,7 +36,8 @@ function gaps(scene, held, origins) {
   return g;
 }
 
-// Boxes of one size have all a label or none; where plates would hide much of small boxes, each set of holders has one.
+// Boxes of the same size either all have a label or none has.  If labels would hide much of small boxes, each set of
+// holders is labelled once.
 function labels(scene, side, held, plain) {
   const g = shape('g'), crowded = new Set(), labelled = new Set();
   const items = held.map(h => ({h, b: box(scene, h), text: side.holders[h[4]].label}));
@@ -113,7 +114,7 @@ function buildPanels(view) {
     shape('svg', {class: 'panel', role: 'img', 'aria-label': `${scene.sides.length === 1 ? 'layout' : i ? 'after' : 'before'}: ${side.text}`}));
   const figures = scene.sides.map((side, i) => make('figure', {}, make('figcaption', {}, side.text), view.panels[i]));
   const holder = make('div', {class: 'panels', tabindex: 0, role: 'group',
-    'aria-label': 'Picture. Arrow keys choose a rank, Enter pins it, Escape lets it go.'}, ...figures);
+    'aria-label': 'Picture. Arrow keys choose a rank, Enter pins it, Escape releases it.'}, ...figures);
   if (figures.length === 1) holder.classList.add('single');
   else figures[1].before(make('div', {class: 'arrow'}, make('div', {}, scene.totals.moved ? bytes(scene.totals.moved) : 'nothing'),
     shape('svg', {viewBox: '0 0 76 16'}, shape('path', {d: 'M2 8H72M65 3L73 8L65 13'})), make('div', {}, 'moves')));

@@ -1,10 +1,11 @@
-// Play: blocks travel from the left panel to the right one, stage by stage.
+// Play: animates blocks that move from the left panel to the right one, stage by stage.
 //
-// Both panels have the same borders, so all blocks go the same way; those of one destination leave together.  A time is
-// a number of steps: first what stays, then each stage of the plan.  Everything on the screen follows from the time.
+// Both panels have the same borders, so all blocks move in the same direction; blocks of the same destination start
+// together.  Time is counted in steps: the first step shows the cells that stay, the others the stages of the plan.
+// The time determines everything on the screen.
 
-const STEP_SECONDS = 1.6, STAGE_SECONDS = 3.2; // of a step; with several stages there is something to read
-const SPREAD = .55; // of a step, over which departures are spread
+const STEP_SECONDS = 1.6, STAGE_SECONDS = 3.2; // duration of a step; longer if there are several stages to read about
+const SPREAD = .55; // departures are spread over this fraction of a step
 
 const smooth = x => x * x * (3 - 2 * x);
 
@@ -26,7 +27,7 @@ function steps(scene, slice) {
   return list;
 }
 
-// One group of blocks for each destination, in the order of the destinations.
+// Groups the blocks by destination, in ascending order.
 function groups(scene, moving) {
   const by = new Map();
   for (const m of moving) {
@@ -43,7 +44,7 @@ function makePlay(view, controls) {
   const state = {time: null, parts: [], frame: 0, since: 0, until: 0};
   view.holder.append(flight);
 
-  // Where a panel's drawing lies in the holder, and its scale.
+  // The position of a panel's drawing in the holder, and its scale.
   function place(panel) {
     const outer = view.holder.getBoundingClientRect(), inner = panel.getBoundingClientRect();
     const scale = inner.width / panel.viewBox.baseVal.width;

@@ -1,29 +1,29 @@
-// Scene: questions about the data of a page.  Rectangles are [r0, c0, r1, c1, ...] in numbers of borders.
+// Scene: reads the data of a page.  Rectangles are [r0, c0, r1, c1, ...]; the numbers are indices of borders.
 
 const KIND = {stays: 1, moves: 2, reduced: 3};
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
-// One digit behind the point, rounded as printf rounds in the other pictures: a tie goes to the even digit.
+// Formats x with one decimal digit, rounded as printf does in the other formats: half to even.
 function tenths(x) {
   const low = Math.floor(x * 10), rest = x * 10 - low;
   return ((rest > .5 || (rest === .5 && low % 2) ? low + 1 : low) / 10).toFixed(1);
 }
 
-// The number of the unit in which n is printed.
+// Returns the index of the unit in which n is printed.
 function unitOf(n) {
   let u = 0;
   for (; n >= 1024 && u < 6; u++) n /= 1024;
   return u;
 }
 
-// "129.0 MiB"
+// Formats bytes as "129.0 MiB".
 function bytes(n) {
   const u = unitOf(n);
   return u ? `${tenths(n / 1024 ** u)} ${UNITS[u]}` : `${n} B`;
 }
 
-// "129" of a unit that is named elsewhere, for a small cell
+// Formats n in a unit that is named elsewhere, as "129", for a small cell.
 function amountIn(n, unit) {
   const x = n / 1024 ** unit;
   return !unit || x >= 99.95 ? String(Math.round(x)) : x < .05 ? '<0.1' : tenths(x).replace('.0', '');
@@ -31,7 +31,7 @@ function amountIn(n, unit) {
 
 const plural = (n, word) => `${n.toLocaleString('en')} ${word}${n === 1 ? '' : 's'}`;
 
-// Does a set of holders, runs of [first, step, count], have this rank?
+// Is the rank in a set of holders, which consists of runs [first, step, count]?
 function holds(holders, rank) {
   return holders.ranks.some(([first, step, count]) =>
     rank >= first && rank <= first + step * (count - 1) && (rank - first) % step === 0);
@@ -39,12 +39,13 @@ function holds(holders, rank) {
 
 const firstOf = holders => holders.ranks.length ? holders.ranks[0][0] : -1;
 
-// The listed rank, if it is one.
+// Returns the entry of a listed rank.
 const listed = (scene, rank) => scene.ranks.find(r => r.rank === rank);
 
 // ---- every rank ----
 
-// Values of a column: words in base 36, in units; "distance*length" repeats values from so far back.
+// Decodes a column: a word is a value in units, in base 36; "distance*length" repeats `length` values from `distance`
+// values before.
 function valuesOf([unit, words]) {
   const values = [];
   for (const word of words.trim().split(' ')) {
@@ -55,7 +56,7 @@ function valuesOf([unit, words]) {
   return values;
 }
 
-// The columns by name, and the place of each rank in them; made when first asked for.
+// Decodes all columns, and maps each rank to its position in them; called on first use.
 function readEvery(scene) {
   const columns = Object.fromEntries(Object.entries(scene.every).map(([name, column]) => [name, valuesOf(column)]));
   const place = new Map();
@@ -64,7 +65,7 @@ function readEvery(scene) {
   return {columns, place};
 }
 
-// {before, after, sent, received, kept} of any rank; null if the page does not say.
+// Returns {before, after, sent, received, kept} of any rank; null if the page does not have them.
 function sumsOf(scene, rank) {
   if (!scene.every) return null;
   scene.read ??= readEvery(scene);
@@ -72,7 +73,7 @@ function sumsOf(scene, rank) {
   return at === undefined ? null : Object.fromEntries(Object.entries(scene.read.columns).map(([name, list]) => [name, list[at]]));
 }
 
-// [["dp", 1], ["tp", 0]] of a rank on the mesh of a side; null if the page does not know.
+// Returns the mesh coordinates of a rank, such as [["dp", 1], ["tp", 0]]; null if they are unknown.
 function coordinates(scene, side, rank) {
   const {axes, consecutive, first_rank, nranks} = scene.sides[side];
   const known = listed(scene, rank);
@@ -94,7 +95,7 @@ function sends(scene, origin, rank) {
   return origin[4] === KIND.reduced ? holds(scene.sides[0].holders[origin[7]], rank) : origin[7].includes(rank);
 }
 
-// "rank 1: stays", "0 to 3", "sum of ranks 0-3 to 0"
+// Returns a tooltip: "rank 1: stays", "0 to 3", "sum of ranks 0-3 to 0".
 function originTip(scene, origin) {
   const to = scene.sides[1].holders[origin[5]].label;
   if (origin[4] === KIND.stays) return `rank ${to}: stays`;
@@ -108,7 +109,7 @@ function heldTip(side, held) {
   return `${count === 1 ? 'rank' : 'ranks'} ${label}`;
 }
 
-// Colours of origins are those of their sources; a reduction has the colour of the contributions.
+// An origin has the colour of its source; a reduction has the colour of its contributions.
 const originColour = (scene, origin) =>
   origin[4] === KIND.reduced ? scene.sides[0].holders[origin[7]].colour : origin[9];
 
