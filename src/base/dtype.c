@@ -1,4 +1,4 @@
-/* Dtype: names and sizes of element types, names of reductions, and which of them go together. */
+/* Dtype: names and sizes of element types, names of reductions, and which reductions each type supports. */
 #include "base/base.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct {
 #undef ROW
 };
 #define STORED ((int)(sizeof stored / sizeof *stored))
-_Static_assert(sizeof dtypes / sizeof *dtypes == RSH_NDTYPES && RSH_NDTYPES <= RSH_F8E8M0, "every dtype has a row");
+_Static_assert(sizeof dtypes / sizeof *dtypes == RSH_NDTYPES && RSH_NDTYPES <= RSH_F8E8M0, "a dtype has no row");
 
 static const char *const ops[] = {
     "none",

@@ -1,4 +1,4 @@
-/* Comm: the public calls, the same for every engine: check, agree, then let the engine act. */
+/* Comm: the public calls, the same for every engine: check arguments, agree, then call the engine. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "comm/reduce.h"
 
-#define SMALL_BLOCK ((size_t)4096) /* bytes a rank may give to the engine's allgather */
+#define SMALL_BLOCK ((size_t)4096) /* bytes per rank that the engine's allgather accepts */
 
 static rsh_status check_idle(const rsh_comm *c) {
     return c->attached ? c->attached_ops->check_idle(c->attached) : RSH_OK;
@@ -86,7 +86,7 @@ static rsh_status check_allgather(const rsh_comm *c, const void *mine, const voi
     return RSH_OK;
 }
 
-/* Lists for a block to and from everybody, `lists` has 2*size entries: the sends, then the receives. */
+/* Lists the messages of an allgather; `lists` has 2*size entries: the sends, then the receives. */
 static void list_blocks(const rsh_comm *c, const void *mine, void *all, size_t bytes, rsh_message *lists) {
     for (int r = 0; r < c->size; r++) {
         lists[r] = (rsh_message){r, (void *)mine, bytes};
@@ -120,7 +120,7 @@ out:
 
 /* ---- allreduce ---- */
 
-/* Elements of a round: blocks stay small, and so does what all ranks together send to one. */
+/* Elements of a round: keeps blocks small, and the bytes that all ranks together send to one. */
 static int64_t round_count(const rsh_comm *c, rsh_dtype dtype) {
     int64_t bytes = rshi_min(rshi_max(65536 / c->size, 256), (int64_t)SMALL_BLOCK);
     return bytes / (int64_t)rsh_dtype_size(dtype);
@@ -136,7 +136,7 @@ static rsh_status check_allreduce(const void *mine, const void *result, int64_t 
     return RSH_OK;
 }
 
-/* Everybody reduces everything: right for the few numbers that ranks agree on, not for tensors. */
+/* Every rank reduces all elements: suitable for the few numbers that ranks agree on, not for tensors. */
 static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, int64_t count, rsh_dtype dtype,
                                    rsh_op op, void *blocks) {
     size_t item = rsh_dtype_size(dtype);
