@@ -49,7 +49,7 @@ typedef struct rshi_move {
     int64_t divisor;            /* 0 or 1: none */
     unsigned char value[16];    /* one element of dtype `to`, for fills */
     rshi_aside *aside; /* a run that may be copied a few lines at a time in between; set if the
-                          source is not in the caches and the destination stays there.  NULL: none */
+                          source is not in the caches, but the destination is.  NULL: none */
     /* set by rshi_move_prepare */
     rshi_kernel kernel;
     bool stream; /* streaming stores */

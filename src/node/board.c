@@ -31,7 +31,7 @@ static bool is_lost(const rshi_node *n, int rank, double waited) {
 
 /* If a rank left with RSH_EPEER because of another one, its error message already names that one. */
 static rsh_status report_lost(const rshi_node *n, int rank) {
-    const rshi_slot *slot = &n->board->slots[rank];
+    const rshi_board_slot *slot = &n->board->slots[rank];
     int name = reported_rank(n, rank);
     if (!is_gone(n, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", name);
     if (slot->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
@@ -121,7 +121,7 @@ rsh_status rshi_node_wait(rshi_node *n, int peer, rshi_flag *flag, uint64_t targ
 
 rsh_status rshi_node_round(rshi_node *n, const void *from, size_t bytes) {
     rshi_board *b = n->board;
-    rshi_slot *slot = &b->slots[n->rank];
+    rshi_board_slot *slot = &b->slots[n->rank];
     uint64_t round = ++n->rounds;
     rshi_block *block = &slot->block[round & 1];
     block->bytes = bytes;
@@ -140,7 +140,7 @@ const rshi_block *rshi_node_block(const rshi_node *n, int r) { return &n->board-
 
 void rshi_node_leave(rshi_node *n, rsh_status status, const char *detail) {
     rshi_board *b = n->board;
-    rshi_slot *slot = &b->slots[n->rank];
+    rshi_board_slot *slot = &b->slots[n->rank];
     if (atomic_load_explicit(&slot->gone, memory_order_relaxed)) return;
     slot->status = status;
     snprintf(slot->detail, sizeof slot->detail, "%s", detail);

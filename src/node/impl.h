@@ -13,14 +13,14 @@ typedef struct rshi_block {
 } rshi_block;
 
 /* One rank's slot of the board.  Only that rank writes it. */
-typedef struct rshi_slot {
+typedef struct rshi_board_slot {
     _Alignas(64) _Atomic uint64_t arrived; /* rounds at which this rank has arrived */
     atomic_bool gone; /* takes no further part; status and detail say why and are written before */
     rsh_status status;
     char detail[RSHI_DETAIL_BYTES];
     /* By the parity of the round: a rank can be one round ahead of a reader but not two. */
     rshi_block block[2];
-} rshi_slot;
+} rshi_board_slot;
 
 /* Shared by the ranks of a node, in memory of the rank that made it. */
 typedef struct rshi_board {
@@ -28,7 +28,7 @@ typedef struct rshi_board {
     _Alignas(64) atomic_int arrivals;   /* at the current round */
     _Alignas(64) atomic_int departures; /* ranks that have left */
     atomic_int open;                    /* ranks that may still read it */
-    rshi_slot slots[];
+    rshi_board_slot slots[];
 } rshi_board;
 
 /* Local, on the rank that makes it.  NULL with an error message: no memory. */

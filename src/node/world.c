@@ -98,7 +98,7 @@ void rshi_world_let_go(rshi_world *w, void *p, size_t bytes, atomic_int *users, 
 
 /* ---- boards ---- */
 
-static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_slot); }
+static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_board_slot); }
 
 rshi_board *rshi_board_new(rshi_world *w, int size) {
     pthread_mutex_lock(&w->lock);

@@ -152,15 +152,17 @@ static const bad meaning[] = {
     {"u8[(9223372036854775807|1)/x] on x=2", "1:25", "segments add up to more than 2^63"},
     {"f32[4/x:0] on x=2", "1:7", "the number after \":\" must be 1 or more, got 0"},
     {"f32[4/x%0] on x=2", "1:7", "the number after \"%\" must be 1 or more, got 0"},
-    {"f32[4/x{4}] on x=2", "1:7", "1 size for 2 parts"},
+    {"f32[4/x{4}] on x=2", "1:7", "expected 2 sizes (one per part), got 1"},
     {"f32[4/(x,y){1,1,2}] on x=2,y=2", "1:7", "expected 4 sizes (one per part), got 3"},
     {"f32[4/x{1,2}] on x=2", "1:7", "sizes add up to 3, expected 4"},
     {"f32[4/x{9223372036854775807,1}] on x=2", "1:7", "sizes add up to more than 2^63"},
     {"f32[(4/x{2,1}|4/x)] on x=2", "1:8", "sizes add up to 3, expected 4"},
     {"f32[(4|4)/x{2,2}] on x=2", "1:11",
      "explicit sizes are not allowed after the parenthesis of segments; write them on each segment"},
-    {"f32[(4/x|4)/x] on x=2", "1:13", "segments are cut both individually and after the parenthesis; remove one of the cuts"},
-    {"f32[(4|4/x)/y] on x=2,y=2", "1:13", "segments are cut both individually and after the parenthesis; remove one of the cuts"},
+    {"f32[(4/x|4)/x] on x=2", "1:13",
+     "segments are cut both individually and after the parenthesis; remove one of the cuts"},
+    {"f32[(4|4/x)/y] on x=2,y=2", "1:13",
+     "segments are cut both individually and after the parenthesis; remove one of the cuts"},
     {"f32[8, (4|4)]", "1:8", "no segment is cut; write the size 8 without segments"},
     {"f32[(4)]", "1:5", "no segment is cut; write the size 4 without segments"},
     {"f32[4]/x:2 on x=2", "1:8", "\":\" cannot be used in a flat cut"},
@@ -380,7 +382,8 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     d = good, d.dim[0].nsegments = 1;
     check_refused(&d, "layout: dim 0: segment must not be NULL");
     d = good, d.axis[0].name[0] = '1';
-    check_refused(&d, "layout: axis 0: \"1\" is not a name: letters, digits and _, a letter first");
+    check_refused(&d,
+                  "layout: axis 0: \"1\" is not a valid axis name; use letters, digits and _, starting with a letter");
     d = good, memset(d.axis[0].name, 'x', sizeof d.axis[0].name);
     check_refused(&d, "layout: axis 0: axis name is longer than 31 characters");
     d = good, d.ndim = 9;
