@@ -24,7 +24,9 @@ enum {
     EXCLUDE,
     DROP,
     NO_DIGEST,
-    REVERSE
+    REVERSE,
+    FORMAT,
+    MAX_TENSORS
 };
 
 static const struct argp_option options[] = {
@@ -42,6 +44,11 @@ static const struct argp_option options[] = {
     {.name = "dry-run", .key = DRY_RUN, .doc = "only say what each rule catches"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "most bytes in a file of a directory"},
+    {.name = "max-shard-tensors", .key = MAX_TENSORS, .arg = "N", .doc = "most tensors in a file of a directory"},
+    {.name = "format",
+     .key = FORMAT,
+     .arg = "safetensors|gguf",
+     .doc = "format of the result (default: gguf if DST ends in .gguf, else safetensors)"},
     {.name = "dedup", .key = DEDUP, .doc = "store one copy of what several ranks hold"},
     {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "only tensors with such names; may be repeated"},
     {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "no tensors with such names; may be repeated"},
@@ -78,6 +85,12 @@ static void take_size(struct argp_state *state, const char *word, uint64_t *out)
     if (!parse_bytes(word, out) || !*out) argp_error(state, "'%s' is not a number of bytes", word);
 }
 
+/* Tensors of GGUF files are always whole. */
+static bool writes_gguf(const conversion *c) {
+    size_t n = strlen(c->dst);
+    return c->opts.format ? !strcmp(c->opts.format, "gguf") : n > 5 && !strcmp(c->dst + n - 5, ".gguf");
+}
+
 static error_t parse(int key, char *word, struct argp_state *state) {
     conversion *c = state->input;
     int64_t n;
@@ -101,6 +114,10 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case DROP: c->opts.drop = true; return 0;
     case NO_DIGEST: c->opts.no_digest = true; return 0;
     case REVERSE: c->opts.reverse = true; return 0;
+    case FORMAT: c->opts.format = word; return 0;
+    case MAX_TENSORS:
+        if (!parse_count(word, 1, &c->opts.max_tensors)) argp_error(state, "'%s' is not a number of tensors", word);
+        return 0;
     case ARGP_KEY_ARG: return take_word(c, word, state);
     case ARGP_KEY_END:
         if (!c->src || !c->dst) argp_error(state, "it needs SRC and DST");
@@ -108,6 +125,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (c->opts.reverse && !c->to) c->to = "whole";
         if (c->opts.reverse && strcmp(c->to, "whole"))
             argp_error(state, "--reverse gives whole tensors; to cut them, convert the result again");
+        if (!c->to && writes_gguf(c)) c->to = "whole";
         if (!c->to) argp_error(state, "--to says how the result is cut: a rule file, or whole");
         return 0;
     default: return ARGP_ERR_UNKNOWN;

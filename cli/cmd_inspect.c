@@ -38,12 +38,15 @@ static error_t parse(int key, char *word, struct argp_state *state) {
 static const struct argp inspect_argp = {
     options, parse, "PATH...", "Lists the tensors of checkpoints: dtypes, shapes, layouts, sizes.", NULL, NULL, NULL};
 
-/* "f32[4096, 4096]", or the layout if the tensor is cut. */
+/* "f32[4096, 4096]", "Q4_K[4096, 4096]" of quantised elements, or the layout if the tensor is cut. */
 static const char *form(const rsh_ckpt_entry *t, char *text, size_t room) {
     if (t->layout) return rsh_layout_text(t->layout);
-    size_t used = (size_t)snprintf(text, room, "%s[", rsh_dtype_name(t->dtype));
-    for (int d = 0; d < t->ndim; d++)
-        used += (size_t)snprintf(text + used, room - used, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
+    size_t used = (size_t)snprintf(text, room, "%s[", t->packing ? t->packing : rsh_dtype_name(t->dtype));
+    for (int d = 0; d < t->ndim; d++) {
+        bool row = t->packing && d == t->ndim - 1;
+        int64_t size = row ? t->shape[d] / t->block_bytes * t->block_elements : t->shape[d];
+        used += (size_t)snprintf(text + used, room - used, "%s%lld", d ? ", " : "", (long long)size);
+    }
     snprintf(text + used, room - used, "]");
     return text;
 }
@@ -128,6 +131,7 @@ static void print_tensor(const rsh_ckpt_entry *t) {
     printf("], \"bytes\": %llu", (unsigned long long)t->bytes);
     print_member(", ", "layout", t->layout ? rsh_layout_text(t->layout) : NULL);
     print_member(", ", "digest", t->digest);
+    if (t->packing) print_member(", ", "packing", t->packing);
     fputs("}", stdout);
 }
 

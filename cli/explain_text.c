@@ -32,9 +32,10 @@ static void print_relabelling(const explanation *e) {
 }
 
 static int print_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    const explanation *e = ctx;
     char name[32];
-    (void)ctx, (void)between;
-    snprintf(name, sizeof name, "  stage %d", stage);
+    (void)between;
+    snprintf(name, sizeof name, "  stage %d of %d", stage + 1, rsh_plan_nstages(e->plan));
     row(name, moved, what);
     return 0;
 }
@@ -47,7 +48,7 @@ static rsh_status print_totals(const explanation *e) {
     row("moves between ranks", t->bytes_moved, t->bytes_moved == t->lower_bound ? "the least possible" : "");
     if (t->bytes_moved != t->lower_bound) row("  least possible", t->lower_bound, "");
     print_relabelling(e);
-    if (rsh_plan_nstages(e->plan) > 1) st = rsh_plan_each_stage(e->plan, print_stage, NULL);
+    if (rsh_plan_nstages(e->plan) > 1) st = rsh_plan_each_stage(e->plan, print_stage, (void *)e);
     row("copied within a rank", t->bytes_local, "");
     print_nodes(e);
     row("most a rank sends", t->max_send, "");

@@ -24,9 +24,11 @@ _reshard() {
     'simulate --nic') values='' files=no ;;
     'simulate --ranks-per-node') values='' files=no ;;
     'convert --exclude') values='' files=no ;;
+    'convert --format') values='' files=no ;;
     'convert --from') values='' files=yes ;;
     'convert --include') values='' files=no ;;
     'convert --max-shard-size') values='' files=no ;;
+    'convert --max-shard-tensors') values='' files=no ;;
     'convert --mem') values='' files=no ;;
     'convert --threads') values='' files=no ;;
     'convert --to') values='whole' files=yes ;;
@@ -42,7 +44,7 @@ _reshard() {
         apply) options='--ceiling --engine --in --out --help --usage' ;;
         bench) options='--engine --json --repeat --help --usage' ;;
         simulate) options='--by-node --calibrate --core --json --latency --machine --mem --nic --ranks-per-node --help --usage' ;;
-        convert) options='--dedup --drop --dry-run --exclude --force --from --include --json --max-shard-size --mem --no-digest --resume --reverse --threads --to --verify --help --usage' files=yes ;;
+        convert) options='--dedup --drop --dry-run --exclude --force --format --from --include --json --max-shard-size --max-shard-tensors --mem --no-digest --resume --reverse --threads --to --verify --help --usage' files=yes ;;
         inspect) options='--from --json --help --usage' files=yes ;;
         verify) options='--from-a --from-b --json --mem --help --usage' files=yes ;;
         run) options='--ranks --help --usage' programs=yes ;;

@@ -63,8 +63,11 @@ typedef struct rsh_ckpt_entry {
     bool by_rank;   /* ranks of the layout are ranks of a job; else they only number the parts */
     uint64_t bytes; /* of the tensor, once */
     const char *digest; /* as the files state it, "d2:..."; NULL: they do not */
+    const char *packing; /* of quantised elements the type, "Q4_K"; NULL: elements are dtypes.  Then
+                            dtype is RSH_U8 and the last size counts bytes */
+    int block_elements, block_bytes; /* of quantised elements: those of a block, and its bytes */
 } rsh_ckpt_entry;
-#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0}
+#define RSH_CKPT_ENTRY_INIT {sizeof(rsh_ckpt_entry), 0, RSH_BOOL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The number of tensors, and tensor i, in the order in which they lie in the files.
  * RSH_EINDEX if there is no such tensor; RSH_EVALUE if *out does not start from
@@ -142,9 +145,12 @@ typedef struct rsh_convert_opts {
     rsh_progress_fn progress;   /* is told bytes; may be NULL */
     void *progress_ctx;
     bool reverse; /* `from` is a map that made the source: undo it; `to` must be NULL */
+    const char *format; /* of the result: "safetensors", or "gguf" for a source of GGUF files; NULL:
+                           "gguf" if the target ends in ".gguf", else "safetensors" */
+    int64_t max_tensors; /* most tensors in a file of a directory; 0: no limit */
 } rsh_convert_opts;
 #define RSH_CONVERT_OPTS_INIT                                                                      \
-    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rsh_convert_opts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct rsh_convert_report {
     size_t struct_size;                 /* sizeof(rsh_convert_report); set by the caller */
@@ -166,7 +172,8 @@ typedef struct rsh_convert_report {
 
 /* Writes the checkpoint at `source` anew at `target`, cut as opts->to says.  Work goes on in
  * "TARGET.reshard-partial", which is then renamed: the target appears complete or not at all.
- * Whole tensors go to one file if the target ends in ".safetensors", else to a directory.  opts and
+ * Whole tensors go to one file if the target ends in ".safetensors" or ".gguf", else to a
+ * directory.  GGUF files get the tensors and the metadata of the source byte for byte.  opts and
  * report may be NULL.
  * RSH_EVALUE if something is wrong with the source, the rules do not fit, or the target exists;
  * RSH_EIO if reading or writing fails, or elements do not have the digest that the source states;

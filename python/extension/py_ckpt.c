@@ -67,8 +67,9 @@ static PyObject *ckpt_close(PyObject *self, PyObject *none) {
 static PyObject *entry_object(int64_t i, const rsh_ckpt_entry *e) {
     PyObject *layout = e->layout ? py_layout_wrap(rsh_layout_hold(e->layout)) : Py_NewRef(Py_None);
     if (!layout) return NULL;
-    return Py_BuildValue("(LssNNOKz)", (long long)i, e->name, rsh_dtype_name(e->dtype), py_ints(e->ndim, e->shape),
-                         layout, e->by_rank ? Py_True : Py_False, (unsigned long long)e->bytes, e->digest);
+    return Py_BuildValue("(LssNNOKzz)", (long long)i, e->name, rsh_dtype_name(e->dtype), py_ints(e->ndim, e->shape),
+                         layout, e->by_rank ? Py_True : Py_False, (unsigned long long)e->bytes, e->digest,
+                         e->packing);
 }
 
 static PyObject *ckpt_entries(PyObject *self, PyObject *none) {

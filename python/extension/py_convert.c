@@ -54,12 +54,13 @@ static void conversion_free(conversion *c) {
 static int conversion_read(PyObject *args, conversion *c) {
     PyObject *to, *from, *include, *exclude;
     unsigned long long mem, max_shard;
+    long long max_tensors;
     int threads, resume, force, dedup, drop, digest, verify;
     *c = (conversion){.opts = RSH_CONVERT_OPTS_INIT};
-    if (!PyArg_ParseTuple(args, "O&O&OOKiKppppppO!O!O:convert", PyUnicode_FSConverter, &c->source,
+    if (!PyArg_ParseTuple(args, "O&O&OOKiKppppppO!O!OzL:convert", PyUnicode_FSConverter, &c->source,
                           PyUnicode_FSConverter, &c->target, &to, &from, &mem, &threads, &max_shard, &resume, &force,
                           &dedup, &drop, &digest, &verify, &PyList_Type, &include, &PyList_Type, &exclude,
-                          &c->progress.callable))
+                          &c->progress.callable, &c->opts.format, &max_tensors))
         return -1;
     if (py_rules_from(to, &c->opts.to, &c->to_rules) || py_rules_from(from, &c->opts.from, &c->from_rules)) return -1;
     c->include = py_texts_from(include, &c->opts.ninclude);
@@ -69,6 +70,7 @@ static int conversion_read(PyObject *args, conversion *c) {
     c->opts.exclude = c->exclude;
     c->opts.mem = mem;
     c->opts.max_shard = max_shard;
+    c->opts.max_tensors = max_tensors;
     c->opts.threads = threads;
     c->opts.resume = resume;
     c->opts.force = force;

@@ -33,6 +33,7 @@ class CheckpointTensor:
     by_rank: bool
     nbytes: int
     digest: str | None
+    packing: str | None
     @property
     def ndim(self) -> int: ...
     def read(self, lo: Sequence[int] | None = None, hi: Sequence[int] | None = None, out: Any = None) -> Any: ...
@@ -61,10 +62,12 @@ def open(path: Path, rules: Rules | Path | None = None) -> Checkpoint: ...
 def inspect(path: Path, rules: Rules | Path | None = None) -> dict[str, Any]: ...
 def convert(source: Path, target: Path, *, to: Rules | Path | None = None, from_: Rules | Path | None = None,
             include: str | Iterable[str] = (), exclude: str | Iterable[str] = (), mem: int = 0, threads: int = 0,
-            max_shard: int = 0, resume: bool = False, force: bool = False, dedup: bool = False, drop: bool = False,
-            digest: bool = True, verify: bool = False, progress: Progress = None) -> dict[str, Any]: ...
+            max_shard: int = 0, max_tensors: int = 0, format: str | None = None, resume: bool = False,
+            force: bool = False, dedup: bool = False, drop: bool = False, digest: bool = True,
+            verify: bool = False, progress: Progress = None) -> dict[str, Any]: ...
 def preview(source: Path, target: Path, *, to: Rules | Path | None = None, from_: Rules | Path | None = None,
-            include: str | Iterable[str] = (), exclude: str | Iterable[str] = (), max_shard: int = 0, force: bool = False,
+            include: str | Iterable[str] = (), exclude: str | Iterable[str] = (), max_shard: int = 0,
+            max_tensors: int = 0, format: str | None = None, force: bool = False,
             drop: bool = False) -> list[dict[str, Any]]: ...
 def verify(a: Path | Checkpoint, b: Path | Checkpoint, *, rules: Rules | Path | None = None, converted: bool = False,
            allow_missing: bool = False, mem: int = 0, threads: int = 0,

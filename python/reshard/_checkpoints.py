@@ -9,11 +9,15 @@ from ._reshard import Layout, Sharded
 
 
 class CheckpointTensor:
-    """A tensor of a checkpoint.  Nothing is read before it is sliced: t[0:128, :], t[...], numpy.asarray(t)."""
+    """A tensor of a checkpoint.  Nothing is read before it is sliced: t[0:128, :], t[...], numpy.asarray(t).
+
+    packing is the type of a quantised tensor of a GGUF file, such as "Q4_K", which is read as bytes; otherwise None.
+    """
 
     def __init__(self, checkpoint, entry):
         self._checkpoint = checkpoint
-        self._number, self.name, self.dtype, self.shape, self.layout, self.by_rank, self.nbytes, self.digest = entry
+        (self._number, self.name, self.dtype, self.shape, self.layout, self.by_rank, self.nbytes, self.digest,
+         self.packing) = entry
 
     @property
     def ndim(self):
@@ -161,7 +165,7 @@ def inspect(path, rules=None):
     """What is in a checkpoint, by its headers: a dict of its kind, files, metadata and tensors."""
     with Checkpoint(path, rules) as c:
         tensors = {t.name: {"dtype": t.dtype, "shape": t.shape, "layout": t.layout and t.layout.text,
-                            "bytes": t.nbytes, "digest": t.digest} for t in c.values()}
+                            "bytes": t.nbytes, "digest": t.digest, "packing": t.packing} for t in c.values()}
         return {"path": c.path, "kind": c.kind, "bytes": c.nbytes, "files": dict(c.files), "metadata": c.metadata,
                 "non_tensors": c.non_tensors, "tensors": tensors}
 
@@ -198,12 +202,14 @@ def _in_background(work, stop):
 
 
 def convert(source, target, *, to=None, from_=None, include=(), exclude=(), mem=0, threads=0, max_shard=0,
-            resume=False, force=False, dedup=False, drop=False, digest=True, verify=False, progress=None):
+            max_tensors=0, format=None, resume=False, force=False, dedup=False, drop=False, digest=True, verify=False,
+            progress=None):
     """Rewrites a checkpoint with a different cut.  The target appears complete or not at all.
 
     to and from_ are rules (a path or Rules): how the result is cut (None: whole) and how the rank files of other
     tools are cut.  include and exclude are patterns of names.  mem is the most bytes of buffers (0: 256 MiB),
-    max_shard the most bytes of data in a file.  resume goes on with a run that was stopped; force replaces an
+    max_shard the most bytes of data in a file and max_tensors the most tensors.  format is "safetensors" or "gguf"
+    (None: by the ending of target).  resume goes on with a run that was stopped; force replaces an
     existing target; dedup stores one copy of a part that several ranks hold; drop omits what is not a tensor;
     verify reads everything again and compares every element.  progress is True for a bar, or a function that is
     called with (done, total) in bytes and may return True to stop.
@@ -214,13 +220,14 @@ def convert(source, target, *, to=None, from_=None, include=(), exclude=(), mem=
     with _progress.follow(progress, f"convert {os.fspath(target)}") as follower:
         return _in_background(lambda: _reshard._convert(
             source, target, to, from_, mem, threads, max_shard, resume, force, dedup, drop, digest, verify, include,
-            exclude, follower.tell), follower.stop)
+            exclude, follower.tell, format, max_tensors), follower.stop)
 
 
-def preview(source, target, *, to=None, from_=None, include=(), exclude=(), max_shard=0, force=False, drop=False):
+def preview(source, target, *, to=None, from_=None, include=(), exclude=(), max_shard=0, max_tensors=0, format=None,
+            force=False, drop=False):
     """What convert() would do, as a list with a dict for each tensor.  Nothing is written."""
     return _reshard._preview(source, target, to, from_, 0, 0, max_shard, False, force, False, drop, True, False,
-                             _patterns(include), _patterns(exclude), None)
+                             _patterns(include), _patterns(exclude), None, format, max_tensors)
 
 
 def _patterns(value):

@@ -30,6 +30,8 @@ typedef struct rshi_ckpt_part {
     uint64_t at;  /* byte offset of its first element in the file */
 } rshi_ckpt_part;
 
+typedef struct rshi_packing rshi_packing; /* see gguf.h */
+
 typedef struct rshi_ckpt_tensor {
     const char *name; /* NUL-terminated; in the checkpoint's store of names */
     rsh_dtype dtype;  /* may be storage-only: see rsh_dtype_bits */
@@ -42,6 +44,7 @@ typedef struct rshi_ckpt_tensor {
     const char *digest; /* as its files state it, or NULL; in the store */
     int32_t named_in;     /* the file that named it first; -1: none */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
+    const rshi_packing *packing; /* NULL; or elements are quantised, and the last size counts bytes */
     /* of a mapped checkpoint (see map.h) */
     const struct rshi_ckpt_view *view; /* what it is made of; NULL: parts say where it lies */
     int64_t source;   /* number in the base of the tensor that it equals; -1: it has a view */
@@ -109,6 +112,7 @@ struct rsh_ckpt {
     struct rshi_ckpt_boxes *boxes; /* of tensors that are made of boxes, until the seal */
     int64_t nboxes, boxes_room;
     struct rshi_ckpt_reading *reading; /* open files; see reading.c */
+    struct rshi_gguf *gguf; /* owned; of GGUF files; see gguf.h */
     /* of a mapped checkpoint: all but tensors, slots, store and path is the base's */
     const rsh_ckpt *base;   /* borrowed; NULL: it is not mapped */
     const rsh_ckpt_rules *rules; /* borrowed; NULL: tensors are as in the base */
@@ -124,6 +128,9 @@ struct rsh_ckpt {
 };
 
 int64_t rshi_ckpt_count(const rshi_ckpt_tensor *t); /* elements */
+/* "f32[4, 64]" or "Q4_K[4, 64]", in `room` bytes of text. */
+void rshi_ckpt_shape_text(const rshi_ckpt_tensor *t, char *text, size_t room);
+void rshi_gguf_free(struct rshi_gguf *g); /* NULL is allowed */
 char *rshi_ckpt_copy(const char *text);             /* new (rshi_free); NULL: no memory */
 /* "directory/name", or the name alone; new (rshi_free). */
 rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
@@ -213,7 +220,7 @@ extern const rshi_ckpt_kind rshi_kind_deepspeed;   /* a file `latest` that names
 extern const rshi_ckpt_kind rshi_kind_torch_ranks; /* KEY_RANK.pt of torch.save */
 extern const rshi_ckpt_kind rshi_kind_torch_model; /* pytorch_model.bin */
 extern const rshi_ckpt_kind rshi_kind_torch_file;  /* one file of torch.save */
-extern const rshi_ckpt_kind rshi_kind_gguf; /* one .gguf file: what is in it, no bytes */
+extern const rshi_ckpt_kind rshi_kind_gguf; /* *.gguf */
 extern const rshi_ckpt_kind rshi_kind_file; /* one .safetensors file */
 
 bool rshi_ckpt_ends(const char *text, const char *suffix);

@@ -27,15 +27,9 @@ static void differ(comparing *c, const char *tensor, const char *format, ...) {
 
 /* ---- what can be told without reading elements ---- */
 
-static void shape_text(const rshi_ckpt_tensor *t, char *text, size_t room) {
-    int used = snprintf(text, room, "%s[", rsh_dtype_name(t->dtype));
-    for (int d = 0; d < t->ndim; d++)
-        used += snprintf(text + used, room - (size_t)used, "%s%" PRId64, d ? ", " : "", t->shape[d]);
-    snprintf(text + used, room - (size_t)used, "]");
-}
-
 static bool same_shape(const comparing *c, const rshi_ckpt_tensor *x, const rshi_ckpt_tensor *y) {
     if (x->ndim != y->ndim || memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape)) return false;
+    if (x->packing != y->packing) return false;
     return x->dtype == y->dtype || (c->converted && !rsh_dtype_check_convert(x->dtype, y->dtype));
 }
 
@@ -47,8 +41,8 @@ static bool pair_up(comparing *c, int64_t i) {
         if (!c->allow_missing) differ(c, x->name, "tensor \"%.300s\" is not in %.300s", x->name, c->b->path);
         return c->allow_missing;
     }
-    shape_text(x, left, sizeof left);
-    shape_text(&c->b->tensor[k], right, sizeof right);
+    rshi_ckpt_shape_text(x, left, sizeof left);
+    rshi_ckpt_shape_text(&c->b->tensor[k], right, sizeof right);
     if (!same_shape(c, x, &c->b->tensor[k])) {
         differ(c, x->name, "tensor \"%.300s\" is %s in one and %s in the other", x->name, left, right);
         return false;

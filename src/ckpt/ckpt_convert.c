@@ -48,18 +48,36 @@ static rsh_status take_opts(const rsh_convert_opts *opts, rsh_convert_opts *out)
                     out->nexclude >= 0,
                 RSH_EVALUE, "patterns of names are counted but not given");
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "%d threads; 0 to 256", out->threads);
+    RSH_REQUIRE(out->max_tensors >= 0, RSH_EVALUE, "max_tensors must not be negative, got %" PRId64, out->max_tensors);
     RSH_REQUIRE(!out->mem || out->mem >= RSHI_LEAST_MEM, RSH_EVALUE, "--mem must be at least 1 MiB, got %" PRIu64 " B",
                 out->mem);
+    return RSH_OK;
+}
+
+/* The format, by the name of the target if nobody says it. */
+static rsh_status choose_format(converting *c, const char *target) {
+    rsh_convert_opts *o = &c->opts;
+    if (!o->format) o->format = rshi_ckpt_ends(target, ".gguf") ? "gguf" : "safetensors";
+    bool gguf = !strcmp(o->format, "gguf");
+    RSH_REQUIRE(gguf || !strcmp(o->format, "safetensors"), RSH_EVALUE,
+                "format must be \"safetensors\" or \"gguf\", got \"%.100s\"", o->format);
+    if (!gguf) return RSH_OK;
+    RSH_REQUIRE(c->base->gguf, RSH_EUNSUP,
+                "%.300s: GGUF files can be made only from GGUF files, and %.300s is a %s; name a target that ends in "
+                ".safetensors, or a directory",
+                target, c->base->path, c->base->kind->name);
+    RSH_REQUIRE(!o->to, RSH_EUNSUP,
+                "%.300s: tensors of GGUF files stay whole and keep their names; convert without rules (--to whole)",
+                target);
+    RSH_REQUIRE(!c->base->nothers, RSH_EUNSUP, "%.300s: tensor \"%.300s\" has an %.200s, whose size is not known",
+                c->base->path, c->base->nothers ? c->base->other->name : "",
+                c->base->nothers ? c->base->other->what : "");
     return RSH_OK;
 }
 
 static rsh_status check_others(const converting *c) {
     if (!c->base->nothers || c->opts.drop) return RSH_OK;
     const rshi_ckpt_other *o = c->base->other;
-    RSH_REQUIRE(c->base->kind != &rshi_kind_gguf, RSH_EUNSUP,
-                "%s: tensor \"%.300s\" is quantised (%.200s), and safetensors has no such dtype; --drop leaves such "
-                "tensors out",
-                c->base->path, o->name, o->what);
     return rshi_fail(RSH_EUNSUP, "%s: \"%.300s\" is no tensor (%.100s)%s; --drop leaves such entries out",
                      c->base->path, o->name, o->what, c->base->nothers > 1 ? ", and there are more" : "");
 }
@@ -113,6 +131,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     RSH_TRY(take_opts(opts, &c->opts));
     RSH_TRY(open_base(c, source));
     RSH_TRY(rshi_check_apart(c->base, target));
+    RSH_TRY(choose_format(c, target));
     RSH_TRY(check_others(c));
     RSH_TRY(rshi_map_apply(c->base, c->opts.to, &c->opts, &c->source));
     RSH_TRY(rshi_target_make(c->source, &c->opts, target, &c->target));
@@ -120,7 +139,7 @@ static rsh_status prepare(converting *c, const char *source, const char *target,
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
-    c->report.folders = rshi_ckpt_ends(target, ".safetensors") ? 0 : c->base->folders;
+    c->report.folders = rshi_target_is_file(target) ? 0 : c->base->folders;
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;

@@ -1,7 +1,8 @@
 /* Facts: what an open checkpoint answers. */
-#include "ckpt/ckpt.h"
+#include "ckpt/gguf.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *rsh_ckpt_kind(const rsh_ckpt *c) { return c ? c->kind->name : NULL; }
@@ -12,6 +13,16 @@ int64_t rsh_ckpt_nnon_tensors(const rsh_ckpt *c) { return c ? c->nothers : 0; }
 
 int64_t rsh_ckpt_find(const rsh_ckpt *c, const char *name) {
     return c && name ? rshi_ckpt_find(c, name, strlen(name)) : -1;
+}
+
+void rshi_ckpt_shape_text(const rshi_ckpt_tensor *t, char *text, size_t room) {
+    const rshi_packing *p = t->packing;
+    size_t used = (size_t)snprintf(text, room, "%s[", p ? p->name : rsh_dtype_name(t->dtype));
+    for (int d = 0; d < t->ndim && used < room; d++) {
+        int64_t size = p && d == t->ndim - 1 ? t->shape[d] / p->bytes * p->elements : t->shape[d];
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId64, d ? ", " : "", size);
+    }
+    if (used < room) snprintf(text + used, room - used, "]");
 }
 
 static rsh_status check(int64_t i, int64_t n, const char *what) {
@@ -33,6 +44,11 @@ rsh_status rsh_ckpt_get_tensor(const rsh_ckpt *c, int64_t i, rsh_ckpt_entry *out
                            .by_rank = t->layout && t->ranks_are_files,
                            .bytes = (uint64_t)rshi_ckpt_count(t) * (uint64_t)rsh_dtype_bits(t->dtype) / 8,
                            .digest = t->digest};
+    if (t->packing) {
+        made.packing = t->packing->name;
+        made.block_elements = t->packing->elements;
+        made.block_bytes = t->packing->bytes;
+    }
     rshi_result_write(&made, sizeof made, out);
     return RSH_OK;
 }

@@ -141,6 +141,14 @@ rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
 
 /* ---- open ---- */
 
+/* Names that Orbax (JAX) writes. */
+static bool is_orbax(const rshi_ckpt_place *p) {
+    static const char *const names[] = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (rshi_ckpt_place_has(p, names[i], names[i])) return true;
+    return false;
+}
+
 rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i]->detect(p)) continue;
@@ -151,6 +159,10 @@ rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
                     p->from->files ? "" : " (and has no \"files\" line)", kinds[i]->name);
         return kinds[i]->read(p, c);
     }
+    RSH_REQUIRE(!is_orbax(p), RSH_EUNSUP,
+                "%.300s: this is an Orbax checkpoint, which reshard does not read; save it as safetensors first: restore "
+                "it in JAX and call safetensors.flax.save_file",
+                p->path);
     return rshi_fail(
         RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",
         p->path);

@@ -187,7 +187,7 @@ static rsh_status open_file(void *ctx, int64_t i, int *fd, bool *none_left) {
 rsh_status rshi_partial_open(const char *target, const rshi_target *files, uint64_t fingerprint,
                              const rsh_convert_opts *opts, rshi_ckpt_partial *out, bool *going) {
     rshi_ckpt_partial p = {.journal = -1, .files = files, .fingerprint = fingerprint};
-    p.single = !files->by_rank && rshi_ckpt_ends(target, ".safetensors");
+    p.single = !files->by_rank && rshi_target_is_file(target);
     bool made = false;
     *going = false;
     rsh_status st = set_paths(&p, target);

@@ -281,6 +281,7 @@ typedef struct rshi_target {
     const rsh_ckpt *source;
     const rsh_ckpt_rules *rules; /* NULL: whole, under the names of the source */
     bool by_rank;           /* rank files; false: whole tensors */
+    const struct rshi_gguf *gguf; /* of the source, if the result is GGUF; NULL: safetensors */
     bool digests;           /* room for digests in the headers of rank files */
     rshi_target_tensor *tensor;
     int64_t ntensors, tensors_room;
@@ -299,9 +300,13 @@ typedef struct rshi_target {
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name,
                             rshi_target *out);
 void rshi_target_free(rshi_target *t);
+/* Does a target of this name hold one file, and not a directory? */
+bool rshi_target_is_file(const char *name);
 /* The whole header of a file, its length included; sums NULL: zeros where digests will be. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums,
                               const rsh_sink *sink);
+/* The same for a GGUF file: up to the data, zeros for alignment included. */
+rsh_status rshi_target_gguf_header(const rshi_target *t, int64_t file, const rsh_sink *sink);
 rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink);
 /* Chooses a layout for each tensor: by the rules, or none. */
 rsh_status rshi_target_lay_out(rshi_target *t);

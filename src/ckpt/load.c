@@ -43,6 +43,9 @@ static rsh_status check_tensor(const loading *l, int64_t i) {
     RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE, "tensor \"%.300s\" is on another comm", s->name);
     RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "tensor \"%.200s\" is to be partial: %.300s", s->name,
                 rsh_layout_text(to));
+    RSH_REQUIRE(!s->packing || rsh_layout_dtype(to) == RSH_U8, RSH_ETYPE,
+                "%.200s: tensor \"%.200s\" is quantised and can be loaded only as bytes (u8), got %.300s", c->path,
+                s->name, rsh_layout_text(to));
     rsh_status st = rsh_dtype_check_convert(s->dtype, rsh_layout_dtype(to));
     if (st) return rshi_fail(st, "%.200s: tensor \"%.200s\": %s", c->path, s->name, rsh_error_detail());
     l->tensor[i] = t;

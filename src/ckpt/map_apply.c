@@ -37,6 +37,25 @@ static bool is_wanted(const rsh_convert_opts *o, const char *name) {
     return (!o->ninclude || matches_any(o->include, o->ninclude, name)) && !matches_any(o->exclude, o->nexclude, name);
 }
 
+/* Quantised elements are only moved as they are, to GGUF files. */
+static rsh_status choose_sources(rshi_map_work *m, const rsh_convert_opts *o) {
+    bool keep = o ? o->format && !strcmp(o->format, "gguf") : !m->rules;
+    for (int64_t i = 0; i < m->c->ntensors; i++) {
+        const rshi_ckpt_tensor *t = &m->c->tensor[i];
+        char text[260];
+        m->wanted[i] = is_wanted(o, t->name);
+        if (!m->wanted[i] || !t->packing || keep) continue;
+        m->wanted[i] = false;
+        if (o && o->drop) continue;
+        rshi_ckpt_shape_text(t, text, sizeof text);
+        return rshi_fail(RSH_EUNSUP,
+                         "%.300s: tensor \"%.300s\" is quantised (%s), and safetensors has no such dtype; write GGUF "
+                         "files (--format gguf), or leave such tensors out (--drop)",
+                         m->c->path, t->name, text);
+    }
+    return RSH_OK;
+}
+
 /* ---- one source tensor by PATTERN FORM, SOURCE -> TARGET, drop and scales ---- */
 
 static const rshi_name_pattern *taking_pattern(const rshi_ckpt_rule *rule) {
@@ -209,6 +228,7 @@ static rsh_status add_tensor(rshi_map_work *m, const rshi_map_target *t) {
         x->nparts = s->nparts;
         x->part = s->part;
         x->digest = s->digest;
+        x->packing = s->packing;
         x->ranks_are_files = s->ranks_are_files;
         m->checked[t->source] = true;
     }
@@ -250,6 +270,7 @@ static rsh_status start(rshi_map_work *m) {
                       .beside = c->beside,
                       .nbeside = c->nbeside,
                       .reading = c->reading,
+                      .gguf = c->gguf,
                       .rules = m->rules};
     out->path = rshi_ckpt_copy(c->path);
     size_t n = (size_t)c->ntensors + 1;
@@ -278,7 +299,7 @@ rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules, const 
                           rsh_ckpt **out) {
     rshi_map_work m = {.c = c, .rules = rules};
     rsh_status st = start(&m);
-    for (int64_t i = 0; i < c->ntensors && !st; i++) m.wanted[i] = is_wanted(opts, c->tensor[i].name);
+    if (!st) st = choose_sources(&m, opts);
     if (!st) st = apply(&m);
     rshi_free(m.wanted);
     rshi_free(m.used);

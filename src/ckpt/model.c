@@ -249,6 +249,7 @@ static void free_pairs(rshi_ckpt_pair *list, int64_t n) {
 /* What a mapped checkpoint borrows from its base. */
 static void let_go(rsh_ckpt *c) {
     c->reading = NULL;
+    c->gguf = NULL;
     c->file = NULL;
     c->parts = NULL;
     c->meta = NULL;
@@ -278,6 +279,7 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     rshi_free(c->instance);
     rshi_free(c->dropped);
     rshi_free(c->apart);
+    rshi_gguf_free(c->gguf);
     rshi_name_table_free(&c->file_names);
     rshi_name_table_free(&c->meta_keys);
     rshi_free(c->path);

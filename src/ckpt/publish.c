@@ -8,7 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef RENAME_EXCHANGE /* a C library without renameat2, such as musl 1.2.5: ask the kernel */
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE 2
+static int renameat2(int old_dir, const char *old_path, int new_dir, const char *new_path, unsigned flags) {
+    return (int)syscall(SYS_renameat2, old_dir, old_path, new_dir, new_path, flags);
+}
+#endif
 
 /* ---- removing ---- */
 

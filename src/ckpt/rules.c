@@ -97,8 +97,7 @@ static rsh_status read_mesh(parsing *p, const char *text) {
 
 static rsh_status read_files(parsing *p, const char *text) {
     if (p->r->files) return refuse(p, p->start, "a second `files`");
-    const char *slash = strchr(text, '/');
-    if (slash && (slash == text || !slash[1] || strchr(slash + 1, '/') || strstr(text, "..")))
+    if (*text == '/' || rshi_ckpt_ends(text, "/") || strstr(text, "//") || strstr(text, ".."))
         return refuse(p, text, "`files` are names in one directory, or in directories below it: DIRECTORY/NAME");
     for (const char *c = text; *c; c++)
         if (is_blank(*c)) return refuse(p, text, "names of files have no blanks here");

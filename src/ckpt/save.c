@@ -58,8 +58,8 @@ static rsh_status check_path(const saving *s, const char *path) {
     struct stat found;
     bool looks = !rsh_comm_rank(s->comm) && !s->opts.force;
     RSH_REQUIRE(path && *path, RSH_EVALUE, "rsh_ckpt_save: path is NULL or empty");
-    RSH_REQUIRE(!rshi_ckpt_ends(path, ".safetensors"), RSH_EVALUE,
-                "%s: rank files need a directory, and its name should not end in .safetensors", path);
+    RSH_REQUIRE(!rshi_target_is_file(path), RSH_EVALUE,
+                "%s: rank files need a directory, and its name should not end in %s", path, strrchr(path, '.'));
     RSH_REQUIRE(!looks || lstat(path, &found), RSH_EVALUE,
                 "%s already exists (set opts->force to replace it)", path);
     return RSH_OK;

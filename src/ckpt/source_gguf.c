@@ -1,7 +1,8 @@
 /* GGUF: the tensors of a .gguf file, or of all files NAME-00001-of-00003.gguf of one model.
  *
- * Types whose elements stand alone are tensors like any other; of quantised ones only the names are listed. */
-#include "ckpt/ckpt.h"
+ * Types whose elements stand alone are tensors like any other.  A quantised tensor is one of bytes with a packing: its
+ * last size counts the bytes of a row. */
+#include "ckpt/gguf.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,55 +11,28 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_TEXT 65536 /* bytes of a name; longer ones are damage */
+#define MOST_TEXT 65536 /* bytes of a name or key; longer ones are damage */
 
-/* A tensor whose elements are dtypes of ours. */
-typedef struct plain {
+/* A tensor of the file. */
+typedef struct listed {
     const char *name; /* in the checkpoint's store */
-    rsh_dtype dtype;
+    const rshi_packing *type;
     int ndim;
-    int64_t size[4];
+    int64_t size[4]; /* of rows of quantised elements: bytes */
     uint64_t offset; /* in the data */
     uint64_t entry;  /* where the file names it */
-} plain;
+} listed;
 
 typedef struct scanning {
     rsh_ckpt *c;
     FILE *file;
     const char *path;
+    char *text;     /* MOST_TEXT bytes */
     int32_t number; /* of the file */
     uint64_t align; /* of the data: bytes */
-    plain *plain;   /* owned */
+    listed *list;   /* owned */
     int64_t n, room;
 } scanning;
-
-/* Types that are dtypes. */
-static const struct {
-    uint64_t type;
-    rsh_dtype dtype;
-} dtypes[] = {{0, RSH_F32},  {1, RSH_F16},  {24, RSH_I8},  {25, RSH_I16},
-              {26, RSH_I32}, {27, RSH_I64}, {28, RSH_F64}, {30, RSH_BF16}};
-
-static bool find_dtype(uint64_t type, rsh_dtype *out) {
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (dtypes[i].type == type) return *out = dtypes[i].dtype, true;
-    return false;
-}
-
-/* The types of version 3, by number: a block of so many elements has so many bytes.  Name NULL: there is none. */
-static const struct {
-    const char *name;
-    uint16_t elements, bytes;
-} types[] = {
-    [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
-    [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},
-    [10] = {"Q2_K", 256, 84},    [11] = {"Q3_K", 256, 110},   [12] = {"Q4_K", 256, 144},   [13] = {"Q5_K", 256, 176},
-    [14] = {"Q6_K", 256, 210},   [15] = {"Q8_K", 256, 292},   [16] = {"IQ2_XXS", 256, 66}, [17] = {"IQ2_XS", 256, 74},
-    [18] = {"IQ3_XXS", 256, 98}, [19] = {"IQ1_S", 256, 50},   [20] = {"IQ4_NL", 32, 18},   [21] = {"IQ3_S", 256, 110},
-    [22] = {"IQ2_S", 256, 82},   [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
-    [26] = {"I32", 1, 4},        [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},        [29] = {"IQ1_M", 256, 56},
-    [30] = {"BF16", 1, 2},       [34] = {"TQ1_0", 256, 54},   [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
-};
 
 static rsh_status take(scanning *s, void *to, size_t n) {
     if (fread(to, 1, n, s->file) == n) return RSH_OK;
@@ -99,99 +73,133 @@ static rsh_status skip_value(scanning *s, uint64_t type, int depth) {
     return RSH_OK;
 }
 
-/* Of all keys one says where the data begins. */
-static rsh_status read_pair(scanning *s) {
-    static const char wanted[] = "general.alignment";
-    char key[sizeof wanted] = {0};
-    uint64_t n, type;
+/* ---- metadata ---- */
+
+static rsh_status read_text(scanning *s, const char *what) {
+    uint64_t n;
     RSH_TRY(take_number(s, 8, &n));
-    bool alignment = n == sizeof wanted - 1;
-    RSH_TRY(alignment ? take(s, key, (size_t)n) : skip(s, n));
-    RSH_TRY(take_number(s, 4, &type));
-    if (!alignment || strcmp(key, wanted) || type != 4) return skip_value(s, type, 0);
-    RSH_TRY(take_number(s, 4, &s->align));
-    RSH_REQUIRE(s->align && s->align <= 1 << 20 && !(s->align & (s->align - 1)), RSH_EVALUE,
-                "%s: byte %ld: an alignment of %" PRIu64 " bytes", s->path, ftell(s->file), s->align);
+    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a %s must have less than %d bytes, got %" PRIu64, s->path,
+                ftell(s->file), what, MOST_TEXT, n);
+    RSH_TRY(take(s, s->text, (size_t)n));
+    s->text[n] = 0;
+    RSH_REQUIRE(strlen(s->text) == n, RSH_EVALUE, "%s: byte %ld: a %s has a NUL byte", s->path, ftell(s->file), what);
     return RSH_OK;
 }
 
-/* Rows are whole blocks; false: they are not, or 64 bits do not hold it. */
-static bool bytes_of(uint64_t type, uint64_t ndim, const uint64_t *size, int64_t *out) {
-    int64_t blocks = 1;
-    for (uint64_t d = 0; d < ndim; d++) {
-        bool last = d == ndim - 1;
-        if (size[d] > INT64_MAX || (last && size[d] % types[type].elements)) return false;
-        if (!rshi_mul(blocks, (int64_t)(last ? size[d] / types[type].elements : size[d]), &blocks)) return false;
-    }
-    return rshi_mul(blocks, types[type].bytes, out);
+static bool is_split_key(const char *key) {
+    return !strcmp(key, "split.no") || !strcmp(key, "split.count") || !strcmp(key, "split.tensors.count");
 }
 
-static rsh_status list_quantised(scanning *s, const char *name, uint64_t type, uint64_t ndim, const uint64_t *size,
-                                 uint64_t offset) {
-    int64_t bytes;
+/* The number behind a key: u32 and i32 as they are stored, others are skipped. */
+static rsh_status read_value(scanning *s, uint64_t type, uint64_t *out) {
+    *out = 0;
+    return type == 4 || type == 5 ? take_number(s, 4, out) : skip_value(s, type, 0);
+}
+
+static rsh_status keep_pair(scanning *s, const char *key, uint64_t at) {
+    struct rshi_gguf *g = s->c->gguf;
+    RSH_TRY(RSHI_GROW(g->pair, g->npairs + 1, &g->room));
+    char *name = rshi_store_text(&s->c->store, key, strlen(key));
+    if (!name) return rshi_nomem();
+    RSH_TRY(rshi_name_table_add(&g->keys, name, g->npairs));
+    g->pair[g->npairs++] = (rshi_gguf_pair){s->number, at, (uint64_t)ftell(s->file) - at};
+    return RSH_OK;
+}
+
+static rsh_status read_pair(scanning *s) {
+    struct rshi_gguf *g = s->c->gguf;
+    uint64_t at = (uint64_t)ftell(s->file), type, value;
+    RSH_TRY(read_text(s, "key"));
+    bool alignment = !strcmp(s->text, "general.alignment");
+    RSH_TRY(take_number(s, 4, &type));
+    RSH_TRY(read_value(s, type, &value));
+    if (!s->number && !strcmp(s->text, "split.tensors.count")) g->tensors = value;
+    if (alignment && type == 4) {
+        RSH_REQUIRE(value && value <= 1 << 20 && !(value & (value - 1)), RSH_EVALUE,
+                    "%s: byte %ld: the alignment must be a power of two up to 2^20, got %" PRIu64, s->path,
+                    ftell(s->file), value);
+        s->align = value;
+    }
+    if (is_split_key(s->text) || (alignment && s->number) || rshi_name_table_find(&g->keys, s->text) >= 0)
+        return RSH_OK;
+    return keep_pair(s, s->text, at);
+}
+
+/* ---- tensors ---- */
+
+static rsh_status refuse(const scanning *s, const char *name, const char *why) {
+    return rshi_fail(RSH_EVALUE, "%.300s: byte %ld: tensor \"%.200s\": %s", s->path, ftell(s->file), name, why);
+}
+
+/* Sizes come from the fastest dim on; rows of quantised elements are whole blocks. */
+static rsh_status read_sizes(scanning *s, uint64_t ndim, uint64_t *size) {
+    for (uint64_t d = ndim; d-- > 0;) {
+        RSH_TRY(take_number(s, 8, &size[d]));
+        if (size[d] > INT64_MAX) return refuse(s, s->text, "its size does not fit in 63 bits");
+    }
+    return RSH_OK;
+}
+
+/* Without the size of its blocks nobody knows where it ends. */
+static rsh_status list_unknown(scanning *s, uint64_t type, uint64_t ndim, const uint64_t *size, uint64_t offset) {
     rshi_text what = {0};
-    bool known = type < sizeof types / sizeof *types && types[type].name;
-    if (known)
-        rshi_text_add(&what, "%s[", types[type].name);
-    else
-        rshi_text_add(&what, "type %" PRIu64 "[", type);
+    rshi_text_add(&what, "unknown GGUF type %" PRIu64 "[", type);
     for (uint64_t d = 0; d < ndim; d++) rshi_text_add(&what, "%s%" PRIu64, d ? ", " : "", size[d]);
-    rshi_text_add(&what, "]");
-    if (known && bytes_of(type, ndim, size, &bytes)) rshi_text_add(&what, ", %" PRId64 " B", bytes);
-    rshi_text_add(&what, " at byte %" PRIu64 " of the data", offset);
-    rsh_status st = what.failed ? rshi_nomem() : rshi_ckpt_add_other(s->c, name, what.data);
+    rshi_text_add(&what, "] at byte %" PRIu64 " of the data", offset);
+    rsh_status st = what.failed ? rshi_nomem() : rshi_ckpt_add_other(s->c, s->text, what.data);
     rshi_text_free(&what);
     return st;
 }
 
-static rsh_status keep_plain(scanning *s, const char *name, rsh_dtype dtype, uint64_t ndim, const uint64_t *size,
-                             uint64_t offset) {
-    RSH_TRY(RSHI_GROW(s->plain, s->n + 1, &s->room));
-    plain *p = &s->plain[s->n];
-    *p = (plain){.dtype = dtype, .ndim = (int)ndim, .offset = offset, .entry = (uint64_t)ftell(s->file)};
-    for (uint64_t d = 0; d < ndim; d++) {
-        RSH_REQUIRE(size[d] <= INT64_MAX, RSH_EVALUE, "%s: tensor \"%.200s\": a size of %" PRIu64, s->path, name,
-                    size[d]);
-        p->size[d] = (int64_t)size[d];
+static rsh_status list_tensor(scanning *s, const rshi_packing *type, uint64_t ndim, const uint64_t *size,
+                              uint64_t offset) {
+    RSH_TRY(RSHI_GROW(s->list, s->n + 1, &s->room));
+    listed *t = &s->list[s->n];
+    *t = (listed){.type = type, .ndim = (int)ndim, .offset = offset, .entry = (uint64_t)ftell(s->file)};
+    for (uint64_t d = 0; d < ndim; d++) t->size[d] = (int64_t)size[d];
+    if (type->elements > 1) {
+        int64_t *row = &t->size[ndim ? ndim - 1 : 0];
+        if (!ndim || *row % type->elements) return refuse(s, s->text, "its rows are not whole blocks");
+        if (!rshi_mul(*row / type->elements, type->bytes, row)) return refuse(s, s->text, "its rows are too long");
     }
-    p->name = rshi_store_text(&s->c->store, name, strlen(name));
+    t->name = rshi_store_text(&s->c->store, s->text, strlen(s->text));
     s->n++;
-    return p->name ? RSH_OK : rshi_nomem();
+    return t->name ? RSH_OK : rshi_nomem();
 }
 
-static rsh_status read_tensor(scanning *s, char *name) {
-    uint64_t n, ndim, type, offset, size[4] = {0};
-    rsh_dtype dtype;
-    RSH_TRY(take_number(s, 8, &n));
-    RSH_REQUIRE(n < MOST_TEXT, RSH_EVALUE, "%s: byte %ld: a name of %" PRIu64 " bytes", s->path, ftell(s->file), n);
-    RSH_TRY(take(s, name, (size_t)n));
-    name[n] = 0;
+static rsh_status read_tensor(scanning *s) {
+    uint64_t ndim, type, offset, size[4] = {0};
+    RSH_TRY(read_text(s, "name"));
     RSH_TRY(take_number(s, 4, &ndim));
-    RSH_REQUIRE(ndim <= 4, RSH_EVALUE, "%s: byte %ld: tensor \"%.200s\": %" PRIu64 " dims", s->path, ftell(s->file),
-                name, ndim);
-    for (uint64_t d = ndim; d-- > 0;) RSH_TRY(take_number(s, 8, &size[d])); /* the fastest dim comes first */
+    if (ndim > 4) return refuse(s, s->text, "it has more than 4 dims");
+    RSH_TRY(read_sizes(s, ndim, size));
     RSH_TRY(take_number(s, 4, &type));
     RSH_TRY(take_number(s, 8, &offset));
-    if (find_dtype(type, &dtype)) return keep_plain(s, name, dtype, ndim, size, offset);
-    return list_quantised(s, name, type, ndim, size, offset);
+    const rshi_packing *known = rshi_gguf_type(type);
+    return known ? list_tensor(s, known, ndim, size, offset) : list_unknown(s, type, ndim, size, offset);
 }
 
 /* Behind the list, aligned, comes the data. */
 static rsh_status add_tensors(scanning *s) {
     uint64_t data = ((uint64_t)ftell(s->file) + s->align - 1) / s->align * s->align;
     for (int64_t i = 0; i < s->n; i++) {
-        const plain *p = &s->plain[i];
+        const listed *t = &s->list[i];
+        rsh_dtype dtype = RSH_U8;
         int64_t tensor;
-        RSH_REQUIRE(p->offset <= UINT64_MAX - data, RSH_EVALUE, "%s: tensor \"%.200s\" begins outside the file",
-                    s->path, p->name);
-        RSH_TRY(rshi_ckpt_add_tensor(s->c, p->name, strlen(p->name), p->dtype, p->ndim, p->size, s->number, p->entry,
+        bool plain = rshi_gguf_dtype(t->type, &dtype);
+        RSH_REQUIRE(t->offset <= UINT64_MAX - data, RSH_EVALUE, "%s: tensor \"%.200s\" begins outside the file",
+                    s->path, t->name);
+        RSH_TRY(rshi_ckpt_add_tensor(s->c, t->name, strlen(t->name), dtype, t->ndim, t->size, s->number, t->entry,
                                      &tensor));
-        RSH_TRY(rshi_ckpt_set_whole(s->c, tensor, s->number, data + p->offset));
+        if (!plain) s->c->tensor[tensor].packing = t->type;
+        RSH_TRY(rshi_ckpt_set_whole(s->c, tensor, s->number, data + t->offset));
     }
     return RSH_OK;
 }
 
-static rsh_status scan(scanning *s, char *name) {
+/* ---- files ---- */
+
+static rsh_status scan(scanning *s) {
     uint64_t version, ntensors, npairs;
     RSH_TRY(skip(s, 4));
     RSH_TRY(take_number(s, 4, &version));
@@ -200,7 +208,9 @@ static rsh_status scan(scanning *s, char *name) {
     RSH_TRY(take_number(s, 8, &ntensors));
     RSH_TRY(take_number(s, 8, &npairs));
     for (; npairs; npairs--) RSH_TRY(read_pair(s));
-    for (; ntensors; ntensors--) RSH_TRY(read_tensor(s, name));
+    for (; ntensors; ntensors--) RSH_TRY(read_tensor(s));
+    if (!s->number) s->c->gguf->version = (uint32_t)version;
+    if (!s->number) s->c->gguf->align = s->align;
     return add_tensors(s);
 }
 
@@ -212,47 +222,101 @@ static bool is_gguf(const char *path) {
     return is;
 }
 
-static bool detect(const rshi_ckpt_place *place) { return !place->is_directory && is_gguf(place->path); }
-
-static rsh_status read_file(const char *path, rsh_ckpt *c) {
-    scanning s = {.c = c, .path = path, .align = 32};
-    RSH_TRY(rshi_ckpt_add_file(c, NULL, path, &s.number));
-    RSH_REQUIRE(is_gguf(path), RSH_EVALUE, "%s: byte 0: no GGUF file, as its neighbours are", path);
-    s.file = fopen(path, "rbe");
-    if (!s.file) return rshi_io_fail(path);
-    char *name = rshi_alloc(MOST_TEXT, 1);
-    rsh_status st = name ? scan(&s, name) : rshi_nomem();
-    rshi_free(name);
-    rshi_free(s.plain);
+static rsh_status read_file(const char *directory, const char *name, rsh_ckpt *c) {
+    scanning s = {.c = c, .align = RSHI_GGUF_ALIGN};
+    if (directory) RSH_TRY(rshi_ckpt_inside(directory, name));
+    RSH_TRY(rshi_ckpt_add_file(c, directory, name, &s.number));
+    s.path = c->file[s.number].path;
+    RSH_REQUIRE(is_gguf(s.path), RSH_EVALUE, "%s: not a GGUF file: its first bytes must be \"GGUF\"", s.path);
+    s.file = fopen(s.path, "rbe");
+    if (!s.file) return rshi_io_fail(s.path);
+    s.text = rshi_alloc(MOST_TEXT, 1);
+    rsh_status st = s.text ? scan(&s) : rshi_nomem();
+    rshi_free(s.text);
+    rshi_free(s.list);
     fclose(s.file);
     return st;
 }
 
-/* "-00002-of-00003.gguf" at the end of a path: where it begins, and the 3; NULL: it is another name. */
-static const char *find_split(const char *path, int64_t *count) {
-    static const char form[] = "-00000-of-00000.gguf";
-    size_t n = strlen(path), k = sizeof form - 1;
-    if (n < k) return NULL;
-    const char *end = path + n - k;
-    for (size_t i = 0; i < k; i++)
-        if (form[i] == '0' ? end[i] < '0' || end[i] > '9' : end[i] != form[i]) return NULL;
-    *count = strtoll(end + 10, NULL, 10);
-    return end;
+size_t rshi_gguf_stem(const char *name, int64_t *count) {
+    static const char form[] = "-00000-of-00000.gguf", single[] = ".gguf";
+    size_t n = strlen(name), k = sizeof form - 1;
+    *count = 0;
+    bool split = n >= k;
+    for (size_t i = 0; i < k && split; i++) {
+        char x = name[n - k + i];
+        split = form[i] == '0' ? x >= '0' && x <= '9' : x == form[i];
+    }
+    if (split) *count = strtoll(name + n - k + 10, NULL, 10);
+    if (*count) return n - k;
+    return rshi_ckpt_ends(name, single) ? n - (sizeof single - 1) : n;
+}
+
+static rsh_status read_model(const char *directory, const char *name, rsh_ckpt *c) {
+    int64_t count;
+    size_t stem = rshi_gguf_stem(name, &count);
+    if (!count) return read_file(directory, name, c);
+    for (int64_t i = 1; i <= count; i++) {
+        rshi_text path = {0};
+        rshi_text_add(&path, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)stem, name, i, count);
+        rsh_status st = path.failed ? rshi_nomem() : read_file(directory, path.data, c);
+        rshi_text_free(&path);
+        if (st) return st;
+    }
+    uint64_t found = (uint64_t)(c->ntensors + c->nothers);
+    RSH_REQUIRE(!c->gguf->tensors || c->gguf->tensors == found, RSH_EVALUE,
+                "%s: split.tensors.count must be the number of tensors in all %" PRId64 " files, %" PRIu64
+                ", got %" PRIu64 "; are the files of one model?",
+                name, count, found, c->gguf->tensors);
+    return RSH_OK;
+}
+
+/* The file of a directory that has one model; NULL with an error if it has several. */
+static const char *find_model(const rshi_ckpt_place *place) {
+    const char *first = NULL;
+    size_t stem = 0;
+    int64_t count = 0, other;
+    for (int64_t i = 0; i < place->nnames; i++) {
+        const char *name = place->name[i];
+        if (!rshi_ckpt_ends(name, ".gguf")) continue;
+        if (!first) {
+            first = name;
+            stem = rshi_gguf_stem(name, &count);
+        } else if (rshi_gguf_stem(name, &other) != stem || strncmp(name, first, stem) || other != count || !count) {
+            rshi_fail(RSH_EVALUE,
+                      "%s: it holds more than one GGUF model (\"%.200s\" and \"%.200s\"); name one of the files",
+                      place->path, first, name);
+            return NULL;
+        }
+    }
+    return first;
+}
+
+static bool detect(const rshi_ckpt_place *place) {
+    return place->is_directory ? rshi_ckpt_place_has(place, "", ".gguf") : is_gguf(place->path);
 }
 
 static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    int64_t count = 0;
-    const char *end = find_split(place->path, &count);
-    rsh_status st = RSH_OK;
-    if (!end || count < 1) return read_file(place->path, c);
-    for (int64_t i = 1; i <= count && !st; i++) {
-        rshi_text path = {0};
-        rshi_text_add(&path, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)(end - place->path), place->path, i,
-                      count);
-        st = path.failed ? rshi_nomem() : read_file(path.data, c);
-        rshi_text_free(&path);
-    }
-    return st;
+    const char *slash = strrchr(place->path, '/'), *base = slash ? slash + 1 : place->path;
+    const char *name = place->is_directory ? find_model(place) : base;
+    int64_t count;
+    if (!name) return RSH_EVALUE;
+    c->gguf = RSHI_NEW(struct rshi_gguf);
+    if (!c->gguf) return rshi_nomem();
+    c->gguf->stem = rshi_ckpt_copy(name);
+    if (!c->gguf->stem) return rshi_nomem();
+    c->gguf->stem[rshi_gguf_stem(name, &count)] = 0;
+    if (!place->is_directory) return read_model(NULL, place->path, c);
+    RSH_TRY(read_model(place->path, name, c));
+    return rshi_ckpt_add_beside(c, place);
+}
+
+void rshi_gguf_free(struct rshi_gguf *g) {
+    if (!g) return;
+    rshi_free(g->pair);
+    rshi_free(g->stem);
+    rshi_name_table_free(&g->keys);
+    rshi_free(g);
 }
 
 const rshi_ckpt_kind rshi_kind_gguf = {"GGUF file", detect, read_all, false};

@@ -86,53 +86,37 @@ static rsh_status read_file(gathering *g, const char *directory, const char *nam
     return rshi_torch_each_plain(g->c, g->file, &g->others, add_plain, g);
 }
 
-static rsh_status read_names(gathering *g, const rshi_ckpt_place *place) {
-    int64_t rank, part;
-    for (int64_t i = 0; i < place->nnames; i++) {
-        if (!rshi_files_match(g->rules->files, place->name[i], &rank, &part)) continue;
-        RSH_TRY(rshi_ckpt_inside(place->path, place->name[i]));
-        RSH_TRY(read_file(g, place->path, place->name[i], rank));
+/* One level of `files`: of the directory `below` (NULL: the checkpoint's own) the entries that the pattern fits up to
+ * its byte `length`.  At the last level they are files; before it, directories. */
+static rsh_status read_level(gathering *g, const rshi_ckpt_place *top, const char *below, size_t length) {
+    const char *files = g->rules->files, *next = files[length] ? strchr(files + length + 1, '/') : NULL;
+    rshi_ckpt_place own = {0};
+    const rshi_ckpt_place *place = below ? &own : top;
+    char *path = NULL, *pattern = rshi_ckpt_copy(files);
+    rsh_status st = pattern ? RSH_OK : rshi_nomem();
+    if (!st) pattern[length] = 0;
+    if (!st && below) st = rshi_ckpt_join(top->path, below, &path);
+    if (!st && below) st = rshi_ckpt_place_open(path, NULL, &own);
+    for (int64_t i = 0; !st && i < place->nnames; i++) {
+        char *name = NULL;
+        int64_t rank, part;
+        st = rshi_ckpt_join(below, place->name[i], &name);
+        bool fits = !st && rshi_files_match(pattern, name, &rank, &part);
+        if (fits) st = rshi_ckpt_inside(place->path, place->name[i]);
+        if (fits && !st && files[length])
+            st = read_level(g, top, name, next ? (size_t)(next - files) : strlen(files));
+        else if (fits && !st)
+            st = read_file(g, top->path, name, rank);
+        rshi_free(name);
     }
-    return RSH_OK;
-}
-
-/* `files DIRECTORY/NAME`: the directories whose names fit, and in them the files. */
-static rsh_status read_below(gathering *g, const rshi_ckpt_place *place, const char *directory) {
-    rshi_ckpt_place below = {0};
-    char *path = NULL;
-    int64_t rank, part;
-    RSH_TRY(rshi_ckpt_inside(place->path, directory));
-    RSH_TRY(rshi_ckpt_join(place->path, directory, &path));
-    rsh_status st = rshi_ckpt_place_open(path, NULL, &below);
-    for (int64_t i = 0; i < below.nnames && !st; i++) {
-        rshi_text name = {0};
-        rshi_text_add(&name, "%s/%s", directory, below.name[i]);
-        st = name.failed ? rshi_nomem() : RSH_OK;
-        if (!st && rshi_files_match(g->rules->files, name.data, &rank, &part)) {
-            st = rshi_ckpt_inside(path, below.name[i]);
-            if (!st) st = read_file(g, place->path, name.data, rank);
-        }
-        rshi_text_free(&name);
-    }
-    rshi_ckpt_place_close(&below);
+    if (below) rshi_ckpt_place_close(&own);
+    rshi_free(pattern);
     rshi_free(path);
     return st;
 }
 
-static rsh_status read_directories(gathering *g, const rshi_ckpt_place *place, size_t length) {
-    char *pattern = rshi_ckpt_copy(g->rules->files);
-    int64_t rank, part;
-    rsh_status st = pattern ? RSH_OK : rshi_nomem();
-    if (!st) pattern[length] = 0;
-    for (int64_t i = 0; i < place->nnames && !st; i++)
-        if (rshi_files_match(pattern, place->name[i], &rank, &part)) st = read_below(g, place, place->name[i]);
-    rshi_free(pattern);
-    return st;
-}
-
 static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
-    const char *slash = strchr(g->rules->files, '/');
-    RSH_TRY(slash ? read_directories(g, place, (size_t)(slash - g->rules->files)) : read_names(g, place));
+    RSH_TRY(read_level(g, place, NULL, strcspn(g->rules->files, "/")));
     RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file is named as %.150s says: %.150s", place->path,
                 g->rules->name, g->rules->files);
     return RSH_OK;

@@ -3,12 +3,14 @@
  * The files of all ranks hold flat pieces of fp32 weights and of the optimizer's moments; a file of model states says
  * which parameters they are, in which order, and with which shapes.  Stages 1 and 2 lay all parameters of a group one
  * after the other and give each rank an equal piece of that, padded at the end.  Stage 3 gives each rank an equal piece
- * of every parameter, padded if the numbers do not divide. */
+ * of every parameter, padded if the numbers do not divide.  A model that is divided by tensor parallelism as well has
+ * such files for each mp_rank; they do not say along which dims it is cut, so each part has names of its own. */
 #include "ckpt/torch_values.h"
+#include "ckpt/zero_names.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,12 +30,15 @@ typedef struct parameter {
 typedef struct reading {
     rsh_ckpt *c;
     const rshi_ckpt_place *place;
+    int64_t mp;         /* which part of a model that is divided by tensor parallelism as well */
+    const char *prefix; /* of all names: "", or "mp_rank_01." if there are several parts */
     int64_t stage, nranks;
     parameter *parameter; /* owned */
     int64_t n, room;
     rshi_name_table names;   /* of parameters */
     int64_t *begin, *length; /* owned; of this rank's piece of each group: stages 1 and 2 */
     uint32_t ngroups;
+    bool frozen; /* stage 3: are there frozen parameters? */
     /* the file at hand */
     const rshi_torch_file *s;
     int32_t file;
@@ -42,43 +47,6 @@ typedef struct reading {
 
 static rsh_status refuse(const reading *r, const value *v, const char *sentence) {
     return rshi_pickle_fail(&r->s->pickle, v, "%s", sentence);
-}
-
-/* ---- names of files ---- */
-
-/* "zero_pp_rank_3_mp_rank_00_optim_states.pt", with or without "bf16_" before it: the 3; -1: another name. */
-static int64_t rank_of(const char *name, const char *ending) {
-    static const char start[] = "zero_pp_rank_", middle[] = "_mp_rank_";
-    char *end;
-    if (!strncmp(name, "bf16_", 5)) name += 5;
-    if (strncmp(name, start, sizeof start - 1)) return -1;
-    int64_t rank = strtoll(name + sizeof start - 1, &end, 10);
-    bool right = end > name + sizeof start - 1 && end - name < 24 && !strncmp(end, middle, sizeof middle - 1);
-    if (!right) return -1;
-    strtoll(end + sizeof middle - 1, &end, 10);
-    return strcmp(end, ending) ? -1 : rank;
-}
-
-static const char optimizer_ending[] = "_optim_states.pt", model_ending[] = "_model_states.pt";
-
-static bool detect(const rshi_ckpt_place *place) {
-    for (int64_t i = 0; i < place->nnames; i++)
-        if (rank_of(place->name[i], optimizer_ending) >= 0) return true;
-    return false;
-}
-
-/* The file of a rank; NULL: there is none.  RSH_EUNSUP if several parts of a model have one. */
-static rsh_status find_file(const reading *r, int64_t rank, const char *ending, const char **out) {
-    *out = NULL;
-    for (int64_t i = 0; i < r->place->nnames; i++) {
-        const char *name = r->place->name[i];
-        bool whole = rank < 0 && !strncmp(name, "mp_rank_", 8) && rshi_ckpt_ends(name, ending);
-        if (!whole && (rank < 0 || rank_of(name, ending) != rank)) continue;
-        RSH_REQUIRE(!*out, RSH_EUNSUP, "%s: %s and %s: a model divided by mp_rank as well is not read", r->place->path,
-                    *out, name);
-        *out = name;
-    }
-    return RSH_OK;
 }
 
 /* ---- parameters ---- */
@@ -144,7 +112,7 @@ static rsh_status read_flat(const reading *r, const value *v, rshi_saved_tensor 
 /* The tensor of a parameter; the first rank adds it. */
 static rsh_status find_tensor(reading *r, const char *prefix, const parameter *p, rsh_dtype dtype, int64_t *tensor) {
     rshi_text name = {0};
-    rshi_text_add(&name, "%s%s", prefix, p->name);
+    rshi_text_add(&name, "%s%s%s", r->prefix, prefix, p->name);
     if (name.failed) return rshi_text_free(&name), rshi_nomem();
     *tensor = r->rank ? rshi_ckpt_find(r->c, name.data, name.length) : -1;
     rsh_status st = RSH_OK;
@@ -306,14 +274,20 @@ static rsh_status add_shared(reading *r, const value *shared) {
     return RSH_OK;
 }
 
-/* Buffers and frozen parameters are whole. */
+/* Buffers are whole, and frozen parameters of stages 1 and 2. */
 static rsh_status add_whole(reading *r, const value *name, const value *v) {
     static const int64_t zero[RSH_MAX_NDIM];
     rshi_saved_tensor t;
     int64_t tensor;
+    rshi_text full = {0};
+    if (memchr(name->text, 0, name->n)) return refuse(r, name, "a name that is no text");
     RSH_TRY(rshi_saved_tensor_of(r->s, v, &t));
-    RSH_TRY(rshi_ckpt_add_tensor(r->c, name->text, name->n, t.dtype, t.ndim, t.shape, r->file, name->at, &tensor));
-    return rshi_ckpt_add_saved(r->c, tensor, zero, &t, r->file);
+    rshi_text_add(&full, "%s%.*s", r->prefix, (int)name->n, name->text);
+    rsh_status st = full.failed ? rshi_nomem() : RSH_OK;
+    if (!st)
+        st = rshi_ckpt_add_tensor(r->c, full.data, full.length, t.dtype, t.ndim, t.shape, r->file, name->at, &tensor);
+    rshi_text_free(&full);
+    return st ? st : rshi_ckpt_add_saved(r->c, tensor, zero, &t, r->file);
 }
 
 static rsh_status name_buffers(reading *r, const value *names, rshi_name_table *out) {
@@ -339,13 +313,32 @@ static rsh_status add_buffers(reading *r, const value *names, const value *modul
     return st;
 }
 
-static rsh_status add_frozen(reading *r, const value *frozen) {
+/* Stage 3: this rank's piece of a frozen parameter, in the file of its model states. */
+static rsh_status add_frozen_piece(reading *r, const value *name, const value *v, const value *shapes) {
+    parameter p = {.name = rshi_store_text(&r->c->store, name->text, name->n)};
+    rshi_saved_tensor flat;
+    if (!p.name) return rshi_nomem();
+    const value *shape = rshi_pickle_get(shapes, p.name);
+    if (!shape) return refuse(r, name, "a frozen parameter that frozen_param_shapes does not have");
+    RSH_TRY(rshi_pickle_sizes(&r->s->pickle, shape, "the shape of a frozen parameter", &p.ndim, p.shape));
+    if (!rshi_product(p.ndim, p.shape, &p.count)) return refuse(r, shape, "a parameter of too many elements");
+    RSH_TRY(read_flat(r, v, &flat));
+    int64_t piece = rshi_ceil_div(p.count, r->nranks), first = rshi_min(p.count, r->rank * piece);
+    int64_t count = rshi_min(p.count - first, piece);
+    if (flat.shape[0] < count) return refuse(r, v, "a piece of a frozen parameter is too short");
+    return add_elements(r, "", &p, &flat, 0, first, count);
+}
+
+static rsh_status add_frozen(reading *r) {
+    const value *frozen = rshi_pickle_get(r->s->pickle.root, "frozen_param_fragments");
+    const value *shapes = rshi_pickle_get(r->s->pickle.root, "frozen_param_shapes");
     if (!frozen || frozen->kind != RSHI_PICKLE_DICT) return RSH_OK;
-    if (frozen->n && r->stage == 3)
-        return rshi_fail(RSH_EUNSUP, "%s: frozen parameters of ZeRO stage 3 are not read", r->c->file[r->file].path);
-    for (uint32_t i = 0; i + 1 < frozen->n; i += 2)
-        if (frozen->item[i]->kind == RSHI_PICKLE_TEXT && rshi_saved_is_tensor(frozen->item[i + 1]))
-            RSH_TRY(add_whole(r, frozen->item[i], frozen->item[i + 1]));
+    r->frozen = frozen->n > 0;
+    for (uint32_t i = 0; i + 1 < frozen->n; i += 2) {
+        const value *name = frozen->item[i], *v = frozen->item[i + 1];
+        if (name->kind != RSHI_PICKLE_TEXT || !rshi_saved_is_tensor(v)) continue;
+        RSH_TRY(r->stage < 3 ? add_whole(r, name, v) : add_frozen_piece(r, name, v, shapes));
+    }
     return RSH_OK;
 }
 
@@ -355,7 +348,7 @@ static rsh_status read_model(reading *r) {
     RSH_TRY(lay_out(r));
     RSH_TRY(add_shared(r, rshi_pickle_get(root, "shared_params")));
     RSH_TRY(add_buffers(r, rshi_pickle_get(root, "buffer_names"), rshi_pickle_get(root, "module")));
-    return add_frozen(r, rshi_pickle_get(root, "frozen_param_fragments"));
+    return add_frozen(r);
 }
 
 /* ---- the directory ---- */
@@ -394,34 +387,58 @@ static rsh_status read_stage(reading *r) {
 static rsh_status read_files(reading *r) {
     const char *name;
     while (r->nranks < r->place->nnames) { /* ranks are numbered from 0 without a gap */
-        RSH_TRY(find_file(r, r->nranks, optimizer_ending, &name));
+        RSH_TRY(rshi_zero_find(r->place, r->nranks, r->mp, RSHI_ZERO_OPTIMIZER, &name));
         if (!name) break;
         r->nranks++;
     }
-    for (int64_t i = 0; i < r->place->nnames; i++)
-        RSH_REQUIRE(rank_of(r->place->name[i], optimizer_ending) < r->nranks, RSH_EVALUE,
+    for (int64_t i = 0, mp = -1; i < r->place->nnames; i++)
+        RSH_REQUIRE(rshi_zero_rank(r->place->name[i], RSHI_ZERO_OPTIMIZER, &mp) < r->nranks || mp != r->mp, RSH_EVALUE,
                     "%s: there is %s, but no file of rank %" PRId64, r->place->path, r->place->name[i], r->nranks);
-    RSH_TRY(find_file(r, 0, optimizer_ending, &name));
+    RSH_TRY(rshi_zero_find(r->place, 0, r->mp, RSHI_ZERO_OPTIMIZER, &name));
     RSH_TRY(with_file(r, name, read_stage));
-    RSH_TRY(find_file(r, r->stage < 3 ? -1 : 0, model_ending, &name));
-    RSH_REQUIRE(name, RSH_EVALUE, "%s: no file of model states (%s) beside the optimizer states", r->place->path,
-                r->stage < 3 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt");
+    RSH_TRY(rshi_zero_find(r->place, r->stage < 3 ? -1 : 0, r->mp, RSHI_ZERO_MODEL, &name));
+    RSH_REQUIRE(name, RSH_EVALUE, "%s: no file of model states (%smp_rank_%02" PRId64 "_model_states.pt) beside the "
+                "optimizer states", r->place->path, r->stage < 3 ? "" : "zero_pp_rank_0_", r->mp);
     RSH_TRY(with_file(r, name, read_model));
     for (r->rank = 0; r->rank < r->nranks; r->rank++) {
-        RSH_TRY(find_file(r, r->rank, optimizer_ending, &name));
+        RSH_TRY(rshi_zero_find(r->place, r->rank, r->mp, RSHI_ZERO_OPTIMIZER, &name));
         RSH_TRY(with_file(r, name, read_optimizer));
+        if (!r->rank || r->stage < 3 || !r->frozen) continue;
+        RSH_TRY(rshi_zero_find(r->place, r->rank, r->mp, RSHI_ZERO_MODEL, &name));
+        RSH_REQUIRE(name, RSH_EVALUE, "%s: no file of the model states of rank %" PRId64
+                    ", which has its pieces of the frozen parameters", r->place->path, r->rank);
+        RSH_TRY(with_file(r, name, add_frozen));
     }
     return RSH_OK;
 }
 
-static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    reading r = {.c = c, .place = place};
+static rsh_status read_part(const rshi_ckpt_place *place, int64_t mp, const char *prefix, rsh_ckpt *c) {
+    reading r = {.c = c, .place = place, .mp = mp, .prefix = prefix};
     rsh_status st = read_files(&r);
     rshi_name_table_free(&r.names);
     rshi_free(r.parameter);
     rshi_free(r.begin);
     rshi_free(r.length);
     return st;
+}
+
+static rsh_status read_all(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    int64_t nparts;
+    RSH_TRY(rshi_zero_parts(place, &nparts));
+    if (nparts == 1) return read_part(place, 0, "", c);
+    for (int64_t mp = 0; mp < nparts; mp++) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "mp_rank_%02" PRId64 ".", mp);
+        RSH_TRY(read_part(place, mp, prefix, c));
+    }
+    return RSH_OK;
+}
+
+static bool detect(const rshi_ckpt_place *place) {
+    int64_t mp;
+    for (int64_t i = 0; i < place->nnames; i++)
+        if (rshi_zero_rank(place->name[i], RSHI_ZERO_OPTIMIZER, &mp) >= 0) return true;
+    return false;
 }
 
 const rshi_ckpt_kind rshi_kind_zero = {"DeepSpeed ZeRO directory", detect, read_all, false};

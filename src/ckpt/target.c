@@ -1,4 +1,5 @@
 /* Target: the files of a result, and where in them every part will lie. */
+#include "ckpt/gguf.h"
 #include "ckpt/impl.h"
 #include "ckpt/rules.h"
 
@@ -76,6 +77,7 @@ static rsh_status list_parts(rshi_target *t, bool dedup) {
 typedef struct filing {
     rshi_target *t;
     uint64_t most;  /* bytes of data in a file */
+    int64_t most_tensors;
     int64_t *first; /* of each rank the number of its first entry in `order`; nranks + 1 */
     int64_t *order; /* entries by rank, in the order of tensors */
     bool parts;     /* may a rank have several files? */
@@ -109,6 +111,12 @@ static rsh_status add_file(rshi_target *t, int64_t rank, int64_t entry) {
     return RSH_OK;
 }
 
+/* Bytes that a tensor takes in a file: in GGUF every one is aligned. */
+static uint64_t in_file(const rshi_target *t, uint64_t bytes) {
+    uint64_t align = t->gguf ? t->gguf->align : 1;
+    return (bytes + align - 1) / align * align;
+}
+
 /* Entries of one rank to one or more files, which numbers entries anew in `sorted`. */
 static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, int64_t *n) {
     rshi_target *t = f->t;
@@ -116,11 +124,13 @@ static rsh_status file_rank(filing *f, int64_t rank, rshi_target_entry *sorted, 
     RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
     for (int64_t i = f->first[rank]; i < f->first[rank + 1]; i++) {
         const rshi_target_entry *e = &t->entry[f->order[i]];
-        if (f->parts && used && used + e->end > f->most) {
+        uint64_t bytes = in_file(t, e->end);
+        bool full = (used && used + bytes > f->most) || t->file[t->nfiles - 1].nentries == f->most_tensors;
+        if (f->parts && full) {
             RSH_TRY(add_file(t, t->by_rank ? rank : -1, *n));
             used = 0;
         }
-        used += e->end;
+        used += bytes;
         sorted[(*n)++] = *e;
         t->file[t->nfiles - 1].nentries++;
     }
@@ -146,6 +156,19 @@ static rsh_status assign(filing *f) {
 
 static int element_bits(const rshi_target *t, const rshi_target_entry *e) {
     return rsh_dtype_bits(t->tensor[e->tensor].dtype);
+}
+
+/* In the order of the source, each aligned. */
+static rsh_status place_aligned(rshi_target *t, const rshi_target_file *f) {
+    uint64_t at = 0;
+    for (int64_t i = f->entry; i < f->entry + f->nentries; i++) {
+        rshi_target_entry *e = &t->entry[i];
+        uint64_t bytes = e->end;
+        e->begin = at;
+        e->end = at + bytes;
+        at += in_file(t, bytes);
+    }
+    return RSH_OK;
 }
 
 /* Stable, by the few sizes that there are. */
@@ -182,9 +205,9 @@ static rsh_status finish_file(rshi_target *t, int64_t i) {
     rshi_target_file *f = &t->file[i];
     measuring m = {0, t->hash};
     rsh_sink sink = {measure, &m};
-    RSH_TRY(place_entries(t, f));
+    RSH_TRY(t->gguf ? place_aligned(t, f) : place_entries(t, f));
     RSH_TRY(rshi_target_header(t, i, NULL, &sink));
-    RSH_REQUIRE(m.bytes - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
+    RSH_REQUIRE(t->gguf || m.bytes - 8 <= RSHI_HEADER_MOST, RSH_EUNSUP,
                 "%s: its header would have %" PRIu64
                 " bytes, safetensors allows %u; fewer tensors in a file (a smaller "
                 "--max-shard-size) have smaller headers",
@@ -192,7 +215,7 @@ static rsh_status finish_file(rshi_target *t, int64_t i) {
     f->header = f->size = m.bytes;
     for (int64_t k = f->entry; k < f->entry + f->nentries; k++) {
         t->parts[t->entry[k].part] = (rshi_ckpt_part){(int32_t)i, f->header + t->entry[k].begin};
-        f->size = f->header + t->entry[k].end;
+        f->size = f->header + in_file(t, t->entry[k].end);
     }
     t->bytes += f->size;
     t->hash = rshi_hash(f->name, strlen(f->name), m.hash);
@@ -204,6 +227,22 @@ static rsh_status finish_file(rshi_target *t, int64_t i) {
 static rsh_status keep_name(rshi_target_file *f, rshi_text *t) {
     if (t->failed) return rshi_text_free(t), rshi_nomem();
     f->name = t->data;
+    return RSH_OK;
+}
+
+static rsh_status name_gguf(rshi_target *t, const char *single) {
+    RSH_REQUIRE(t->nfiles <= 65535, RSH_EUNSUP, "GGUF models are split into at most 65535 files, got %" PRId64,
+                t->nfiles);
+    for (int64_t i = 0; i < t->nfiles; i++) {
+        rshi_text name = {0};
+        if (single)
+            rshi_text_add(&name, "%s", single);
+        else if (t->nfiles == 1)
+            rshi_text_add(&name, "%s.gguf", t->gguf->stem);
+        else
+            rshi_text_add(&name, "%s-%05" PRId64 "-of-%05" PRId64 ".gguf", t->gguf->stem, i + 1, t->nfiles);
+        RSH_TRY(keep_name(&t->file[i], &name));
+    }
     return RSH_OK;
 }
 
@@ -240,15 +279,18 @@ static rsh_status name_ranks(rshi_target *t) {
 /* ---- all of it ---- */
 
 static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const char *single) {
-    filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->by_rank ? UINT64_MAX : WHOLE_SHARD};
+    filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->by_rank || t->gguf ? UINT64_MAX : WHOLE_SHARD};
+    bool limited = o->max_shard || o->max_tensors;
+    f.most_tensors = o->max_tensors ? o->max_tensors : INT64_MAX;
     f.parts = t->by_rank ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
-    RSH_REQUIRE(!t->by_rank || !o->max_shard || f.parts, RSH_EVALUE,
+    RSH_REQUIRE(!t->by_rank || !limited || f.parts, RSH_EVALUE,
                 "%s: rank files are split into parts only if `files` names {part}", t->rules->name);
-    RSH_REQUIRE(!single || !o->max_shard, RSH_EVALUE, "a single file cannot be split; give a directory as the target");
+    RSH_REQUIRE(!single || !limited, RSH_EVALUE, "%.300s: a single file cannot be split; name a directory%s", single,
+                t->gguf ? ", with --format gguf" : "");
     rsh_status st = assign(&f);
     rshi_free(f.first);
     rshi_free(f.order);
-    if (!st) st = t->by_rank ? name_ranks(t) : name_whole(t, single);
+    if (!st) st = t->by_rank ? name_ranks(t) : t->gguf ? name_gguf(t, single) : name_whole(t, single);
     for (int64_t i = 0; i < t->nfiles && !st; i++) st = finish_file(t, i);
     return st;
 }
@@ -264,14 +306,20 @@ static bool names_ranks(const rsh_ckpt_rules *r) {
 }
 
 /* A directory of such a name is not what its author wanted. */
-static rsh_status check_ending(const char *name) {
-    static const char *const endings[] = {".bin", ".pt",  ".pth",  ".gguf", ".npz",
-                                          ".npy", ".pkl", ".onnx", ".h5",   ".json"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+static rsh_status check_ending(const char *name, bool gguf) {
+    static const char *const endings[] = {".bin", ".pt",  ".pth",  ".npz", ".npy",
+                                          ".pkl", ".onnx", ".h5",   ".json", ".gguf"};
+    RSH_REQUIRE(!gguf || !rshi_ckpt_ends(name, ".safetensors"), RSH_EVALUE,
+                "%s: with --format gguf name a file that ends in .gguf, or a directory", name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings - gguf; i++)
         RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
                     "%s: results are safetensors, not %s files; name a file that ends in .safetensors, or a directory",
                     name, endings[i]);
     return RSH_OK;
+}
+
+bool rshi_target_is_file(const char *name) {
+    return rshi_ckpt_ends(name, ".safetensors") || rshi_ckpt_ends(name, ".gguf");
 }
 
 rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts, const char *name, rshi_target *out) {
@@ -279,8 +327,9 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
     *out = (rshi_target){
         .source = source, .rules = opts->to, .by_rank = by_rank, .digests = by_rank && !opts->no_digest};
     const char *slash = strrchr(name, '/');
-    bool single = rshi_ckpt_ends(name, ".safetensors");
-    RSH_TRY(check_ending(name));
+    bool single = rshi_target_is_file(name), gguf = !strcmp(opts->format, "gguf");
+    RSH_TRY(check_ending(name, gguf));
+    if (gguf) out->gguf = source->gguf;
     RSH_REQUIRE(!single || !by_rank, RSH_EVALUE,
                 "%s: rank files need a directory, and its name should not end in .safetensors", name);
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,

@@ -155,6 +155,7 @@ static void emit_json(emitting *e) {
 
 /* While nobody knows how long the JSON will be, its length stands as what it is not: this is for measuring. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums, const rsh_sink *sink) {
+    if (t->gguf) return rshi_target_gguf_header(t, file, sink);
     emitting *e = RSHI_NEW(emitting);
     if (!e) return rshi_nomem();
     e->sink = sink;

@@ -86,7 +86,7 @@ static void find_unit(const rshi_scene *s, rshi_borders *e) {
     }
     if (size / unit < 2) return;
     e->unit = unit;
-    e->times = size / unit;
+    e->times = size % unit ? 0 : size / unit;
 }
 
 /* Is a round of blocks, not a part, what repeats? */
@@ -116,7 +116,7 @@ static int whole_units(const rshi_borders *e, const both_ends *ends, int want, i
 static void keep_ends(rshi_borders *e, const both_ends *ends, const rshi_detail *detail) {
     int most = (detail->exact - 1) / 2;
     int head = whole_units(e, ends, detail->head, most), tail = whole_units(e, ends, detail->tail, most);
-    if (e->unit && e->at[0] + e->times * e->unit != ends->high[ends->nhigh - 1]) tail = (int)rshi_min(tail + 1, most);
+    if (e->unit && ends->high[ends->nhigh - 1] % e->unit) tail = (int)rshi_min(tail + 1, most); /* the shorter rest */
     e->gap = head;
     e->n = head + 1 + tail;
     memcpy(e->at, ends->low, (size_t)(head + 1) * sizeof *e->at);

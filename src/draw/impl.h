@@ -25,7 +25,8 @@ typedef struct rshi_borders {
     int n;   /* intervals */
     int gap; /* the interval that holds more borders; -1: none */
     int64_t at[RSHI_DRAW_INTERVALS + 1];
-    int64_t unit, times; /* what repeats: so many indices, so many times; 0: nothing is known to */
+    int64_t unit;  /* the cuts repeat every so many indices; 0: not known to */
+    int64_t times; /* so often; 0: the dim is not a multiple of `unit` */
 } rshi_borders;
 
 static inline int64_t rshi_borders_span(const rshi_borders *e) { return e->at[e->n] - e->at[0]; }
@@ -168,6 +169,9 @@ static inline int rshi_scene_cell(const rshi_scene *s, int slice, int row, int c
 /* Calls fn for each cell of a mask. */
 typedef void (*rshi_cell_fn)(void *ctx, int cell);
 void rshi_scene_each(const rshi_scene *s, const rshi_mask *m, rshi_cell_fn fn, void *ctx);
+/* The sentence above the picture: how much moves, or how much a layout holds. */
+#define RSHI_HEADING 192
+void rshi_scene_heading(const rshi_scene *s, char text[RSHI_HEADING]);
 /* One sentence about what the picture leaves out, number i; false when there is no such sentence.
  */
 bool rshi_scene_note(const rshi_scene *s, int i, char *text, size_t room);
@@ -262,10 +266,11 @@ rshi_panel rshi_panel_at(const rshi_canvas *c, int side, int x, int y);
 int rshi_panel_width(const rshi_canvas *c);
 int rshi_panel_height(const rshi_canvas *c);
 rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p);
-/* Indices to write beside a dim: fn(ctx, place, index), from low to high. */
+/* Indices to write beside rows or columns, at cuts of the panel's own side: fn(ctx, place, index),
+ * from low to high. */
 typedef rsh_status (*rshi_tick_fn)(void *ctx, int place, int64_t index);
-rsh_status rshi_ticks_each(const rshi_format *f, const rshi_borders *e, const int *place, bool down,
-                           rshi_tick_fn fn, void *ctx);
+rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction, rshi_tick_fn fn,
+                           void *ctx);
 rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p);
 /* Swatches by axis, wrapped to the width; their height, and drawn if c has begun. */
 int rshi_legend_height(rshi_canvas *c, int width);

@@ -2,6 +2,8 @@
  * with many, those that hold the corners of the picture, and every rank's sums follow. */
 #include "draw/impl.h"
 
+#include "plan/plan.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -101,6 +103,66 @@ static rsh_status put_peers(const rshi_scene *s, const named *ranks, int64_t ran
     return rshi_sink_text(sink, "]");
 }
 
+/* ---- what arrives in each stage ---- */
+
+typedef struct arrival {
+    int64_t source, bytes;
+    int stage;
+} arrival;
+
+static int by_stage_and_source(const void *a, const void *b) {
+    const arrival *x = a, *y = b;
+    return x->stage != y->stage ? x->stage - y->stage : (x->source > y->source) - (x->source < y->source);
+}
+
+static int64_t count_sources(const rsh_transfer *t, int64_t n) {
+    int64_t all = 0;
+    for (int64_t i = 0; i < n; i++) all += t[i].nsrc;
+    return all;
+}
+
+static int64_t take_sources(const rsh_transfer *t, int64_t n, arrival *out) {
+    int64_t all = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < t[i].nsrc; k++)
+            out[all++] = (arrival){t[i].src[k].rank, t[i].count * t[i].element_bytes, t[i].stage};
+    return all;
+}
+
+/* [stage, source, bytes] of the listed sources, each pair once. */
+static rsh_status put_arrival_list(arrival *list, int64_t n, const named *ranks, const rsh_sink *sink) {
+    int64_t written = 0;
+    qsort(list, (size_t)n, sizeof *list, by_stage_and_source);
+    for (int64_t i = 0, k; i < n; i = k) {
+        int64_t bytes = 0;
+        for (k = i; k < n && !by_stage_and_source(&list[i], &list[k]); k++) bytes += list[k].bytes;
+        if (!bsearch(&list[i].source, ranks->rank, (size_t)ranks->n, sizeof list[i].source, rshi_compare_int64)) continue;
+        RSH_TRY(rshi_sink_format(sink, "%s[%d,%" PRId64 ",%" PRId64 "]", written++ ? "," : "", list[i].stage,
+                                 list[i].source, bytes));
+    }
+    return RSH_OK;
+}
+
+static rsh_status put_arrivals(const rshi_scene *s, const named *ranks, int64_t rank, const rsh_sink *sink) {
+    rsh_share *share = NULL;
+    arrival *list = NULL;
+    rsh_status st = RSH_OK;
+    if (s->stages < 2) return RSH_OK;
+    RSH_TRY(rshi_plan_share(s->plan, rank, RSHI_SENDS_NONE, &share));
+    int64_t received = count_sources(share->receives, share->nreceives), all = received;
+    all += count_sources(share->copies, share->ncopies);
+    RSH_GOTO((list = rshi_calloc((size_t)rshi_max(1, all), sizeof *list)) ? RSH_OK : rshi_nomem());
+    take_sources(share->receives, share->nreceives, list);
+    take_sources(share->copies, share->ncopies, list + received);
+    RSH_GOTO(rshi_sink_text(sink, ",\"arrivals\":["));
+    RSH_GOTO(put_arrival_list(list, all, ranks, sink));
+    RSH_GOTO(rshi_sink_text(sink, "]"));
+out:
+    rshi_free(list);
+    rsh_share_free(share);
+    return st;
+}
+
 static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t rank, const rsh_sink *sink) {
     rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     RSH_TRY(rsh_plan_get_rank_totals(s->plan, rank, &v));
@@ -109,7 +171,8 @@ static rsh_status put_moved(const rshi_scene *s, const named *ranks, int64_t ran
                              ",\"nfrom\":%" PRId64,
                              v.bytes_sent, v.bytes_received, v.bytes_local, v.nsend, v.nrecv));
     RSH_TRY(put_peers(s, ranks, rank, true, sink));
-    return put_peers(s, ranks, rank, false, sink);
+    RSH_TRY(put_peers(s, ranks, rank, false, sink));
+    return put_arrivals(s, ranks, rank, sink);
 }
 
 /* ---- places ---- */

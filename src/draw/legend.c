@@ -1,4 +1,4 @@
-/* Legend: swatches of hues and shades by mesh axis, and a line about what stays and what is combined. */
+/* Legend: swatches of hues and shades by mesh axis, of what stays, and of what is combined. */
 #include "draw/impl.h"
 
 #include <stdio.h>
@@ -17,18 +17,22 @@ static void make_room(pen *p, int width) {
     p->y += p->canvas->format->line * 4 / 3;
 }
 
+/* Letters of a legend are smaller than those of labels. */
+static int width_of(const pen *p, const char *text) { return (int)strlen(text) * p->canvas->format->letter * 13 / 16; }
+
 static rsh_status put_words(pen *p, const char *text) {
-    int step = p->canvas->format->line, width = (int)strlen(text) * p->canvas->format->letter;
+    int step = p->canvas->format->line, width = width_of(p, text);
     make_room(p, width);
     if (!p->dry) RSH_TRY(rshi_canvas_say(p->canvas, "note", p->x, p->y + step / 2, 's', text));
     p->x += width + step / 2;
     return RSH_OK;
 }
 
-static rsh_status put_swatch(pen *p, const char *label, const rshi_colour *colour) {
-    int step = p->canvas->format->line, width = (int)strlen(label) * p->canvas->format->letter;
+/* `kind`: "swatch", or how a block is drawn. */
+static rsh_status put_swatch(pen *p, const char *label, const char *kind, const rshi_colour *colour, bool combined) {
+    int step = p->canvas->format->line, width = width_of(p, label);
     make_room(p, step + step / 3 + width);
-    rshi_figure m = {.kind = "swatch",
+    rshi_figure m = {.kind = kind,
                      .side = "",
                      .x = p->x,
                      .y = p->y,
@@ -36,7 +40,9 @@ static rsh_status put_swatch(pen *p, const char *label, const rshi_colour *colou
                      .h = step,
                      .rank = -1,
                      .source = -1,
-                     .fill = colour};
+                     .fill = colour,
+                     .combined = combined,
+                     .tip = combined ? label : NULL};
     if (!p->dry) RSH_TRY(p->canvas->format->box(p->canvas, &m));
     p->x += step + step / 3;
     if (!p->dry) RSH_TRY(rshi_canvas_say(p->canvas, "note", p->x, p->y + step / 2, 's', label));
@@ -52,7 +58,7 @@ static rsh_status put_scale(pen *p, int which) {
     rshi_legend_name(s, which, label);
     snprintf(title, sizeof title, "%s:", label);
     RSH_TRY(put_words(p, title));
-    for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++) RSH_TRY(put_swatch(p, label, &colour));
+    for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++) RSH_TRY(put_swatch(p, label, "swatch", &colour, false));
     p->x += p->canvas->format->line;
     return RSH_OK;
 }
@@ -66,10 +72,14 @@ static bool appears(const rshi_scene *s, rshi_origin_kind kind) {
 
 static rsh_status put_hints(pen *p) {
     const rshi_scene *s = p->canvas->scene;
-    bool partial = rsh_layout_op(s->side[0].layout) || rsh_layout_op(s->side[s->nsides - 1].layout);
-    if (s->plan && s->palette.hue.n > 1) RSH_TRY(put_words(p, "colour: who had it before"));
-    if (appears(s, RSHI_ORIGIN_STAYS)) RSH_TRY(put_words(p, "faded: it stays"));
-    return partial ? put_words(p, "hatched: contributions, combined") : RSH_OK;
+    rsh_op op = rsh_layout_op(s->side[0].layout);
+    rshi_colour plain = rshi_colour_of(0, RSHI_LEVEL_PLAIN);
+    char text[RSHI_DRAW_LABEL];
+    if (s->plan && s->palette.hue.n > 1) RSH_TRY(put_words(p, "colour: the rank that held it before"));
+    if (appears(s, RSHI_ORIGIN_STAYS)) RSH_TRY(put_swatch(p, "faded: stays on its rank", "pale", &plain, false));
+    if (!op) return RSH_OK;
+    snprintf(text, sizeof text, "hatched: %s of several ranks", rsh_op_name(op));
+    return put_swatch(p, text, "swatch", &plain, true);
 }
 
 static rsh_status walk(pen *p) {

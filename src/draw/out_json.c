@@ -43,7 +43,7 @@ static rsh_status put_tick(void *ctx, int place, int64_t index) {
     return rshi_sink_format(t->sink, "%s[%d,%" PRId64 "]", t->n++ ? "," : "", place, index);
 }
 
-/* Where the borders stand in a panel of the SVG picture, and the indices to write there. */
+/* Where the borders stand in a panel of the SVG picture. */
 static rsh_status put_places(const rshi_scene *s, int direction, const rsh_sink *sink) {
     const rshi_canvas canvas = {.format = &rshi_format_svg, .scene = s};
     const rshi_borders *e = &s->along[direction];
@@ -51,11 +51,22 @@ static rsh_status put_places(const rshi_scene *s, int direction, const rsh_sink 
     const int *place = direction == RSHI_ROWS ? p.row : p.column;
     int64_t wide[RSHI_DRAW_INTERVALS + 1];
     for (int i = 0; i <= e->n; i++) wide[i] = place[i];
-    tick_list ticks = {sink, 0};
     RSH_TRY(put_numbers(sink, "places", wide, e->n + 1));
-    RSH_TRY(rshi_sink_text(sink, ",\"ticks\":["));
-    RSH_TRY(rshi_ticks_each(canvas.format, e, place, direction == RSHI_ROWS, put_tick, &ticks));
-    return rshi_sink_text(sink, "],");
+    return rshi_sink_text(sink, ",");
+}
+
+/* The indices to write beside the panel of a side. */
+static rsh_status put_ticks(const rshi_scene *s, int side, const rsh_sink *sink) {
+    static const char *const names[] = {"rows", "columns"};
+    const rshi_canvas canvas = {.format = &rshi_format_svg, .scene = s};
+    rshi_panel p = rshi_panel_at(&canvas, side, 0, 0);
+    for (int i = 0; i < RSHI_SLICES; i++) {
+        tick_list ticks = {sink, 0};
+        RSH_TRY(rshi_sink_format(sink, "%s\"%s\":[", i ? "," : "\"ticks\":{", names[i]));
+        RSH_TRY(rshi_ticks_each(&canvas, &p, i, put_tick, &ticks));
+        RSH_TRY(rshi_sink_text(sink, "]"));
+    }
+    return rshi_sink_text(sink, "},\n");
 }
 
 static rsh_status put_dims(const rshi_scene *s, const rsh_sink *sink) {
@@ -78,6 +89,28 @@ static rsh_status put_notes(const rshi_scene *s, const rsh_sink *sink) {
         if (i) RSH_TRY(rshi_sink_text(sink, ","));
         RSH_TRY(write_string(sink, text));
     }
+    return rshi_sink_text(sink, "],\n");
+}
+
+typedef struct stage_list {
+    const rsh_sink *sink;
+    rsh_status status;
+} stage_list;
+
+static int put_stage(void *ctx, int stage, const char *what, int64_t moved, int64_t between) {
+    stage_list *l = ctx;
+    l->status = rshi_sink_text(l->sink, stage ? ",\n{\"what\":" : "{\"what\":");
+    if (!l->status) l->status = write_string(l->sink, what);
+    if (!l->status)
+        l->status = rshi_sink_format(l->sink, ",\"moved\":%" PRId64 ",\"between_nodes\":%" PRId64 "}", moved, between);
+    return l->status != RSH_OK;
+}
+
+static rsh_status put_stages(const rshi_scene *s, const rsh_sink *sink) {
+    stage_list l = {sink, RSH_OK};
+    RSH_TRY(rshi_sink_text(sink, ",\n\"stages\":["));
+    if (s->plan) RSH_TRY(rsh_plan_each_stage(s->plan, put_stage, &l));
+    RSH_TRY(l.status);
     return rshi_sink_text(sink, "],\n");
 }
 
@@ -213,7 +246,8 @@ static rsh_status put_mesh(const rshi_side *side, const rsh_sink *sink) {
     return rshi_sink_text(sink, "],\n");
 }
 
-static rsh_status put_side(const rshi_scene *s, const rshi_side *side, const rsh_sink *sink) {
+static rsh_status put_side(const rshi_scene *s, int number, const rsh_sink *sink) {
+    const rshi_side *side = &s->side[number];
     rsh_op op = rsh_layout_op(side->layout);
     char text[RSHI_LAYOUT_SHOWN];
     rshi_layout_shown(side->layout, text);
@@ -222,6 +256,7 @@ static rsh_status put_side(const rshi_scene *s, const rshi_side *side, const rsh
     RSH_TRY(rshi_sink_format(sink, ",\"element\":%zu,\"op\":\"%s\",", rsh_dtype_size(rsh_layout_dtype(side->layout)),
                              op ? rsh_op_name(op) : ""));
     RSH_TRY(put_mesh(side, sink));
+    RSH_TRY(put_ticks(s, number, sink));
     RSH_TRY(put_holders(s, side, sink));
     RSH_TRY(put_slices(s, side, sink, false));
     return rshi_sink_text(sink, "}");
@@ -229,9 +264,13 @@ static rsh_status put_side(const rshi_scene *s, const rshi_side *side, const rsh
 
 rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink) {
     const rsh_layout *l = s->side[0].layout;
+    char heading[RSHI_HEADING];
     RSH_TRY(rshi_sink_text(sink, "{"));
     RSH_TRY(put_numbers(sink, "shape", rsh_layout_shape(l), rsh_layout_ndim(l)));
-    RSH_TRY(rshi_sink_format(sink, ",\"stages\":%d,\n", s->stages));
+    RSH_TRY(rshi_sink_text(sink, ",\"heading\":"));
+    rshi_scene_heading(s, heading);
+    RSH_TRY(write_string(sink, heading));
+    RSH_TRY(put_stages(s, sink));
     RSH_TRY(put_dims(s, sink));
     RSH_TRY(put_notes(s, sink));
     RSH_TRY(put_legend(s, sink));
@@ -241,7 +280,7 @@ rsh_status rshi_json_write(const rshi_scene *s, const rsh_sink *sink) {
     RSH_TRY(rshi_sink_text(sink, s->plan ? ",\n\"sides\":[" : "\"sides\":["));
     for (int i = 0; i < s->nsides; i++) {
         if (i) RSH_TRY(rshi_sink_text(sink, ",\n"));
-        RSH_TRY(put_side(s, &s->side[i], sink));
+        RSH_TRY(put_side(s, i, sink));
     }
     return rshi_sink_text(sink, "]}\n");
 }

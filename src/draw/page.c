@@ -82,15 +82,19 @@ static int measure_notes(const rshi_scene *s, int *longest) {
 rsh_status rshi_page_draw(rshi_canvas *c) {
     const rshi_format *f = c->format;
     const rshi_scene *s = c->scene;
-    int x = f->margin + f->tick_width, title = f->top + f->line / 2, lines, longest;
+    char heading[RSHI_HEADING];
+    int head = f->tick_width ? 2 * f->line : 0; /* the height of the heading */
+    int x = f->margin + f->tick_width, title = f->top + head + f->line / 2, lines, longest;
     int y = title + title_lines(c) * f->line - f->line / 2 + f->tick_height;
     int height = rshi_panel_height(c), width = rshi_panel_width(c), step = f->width + f->gap;
     int below = y + height + f->line, nnotes = measure_notes(s, &longest);
-    c->width =
-        x + f->margin + (int)rshi_max((s->nsides - 1) * step + rshi_max(width, f->width), longest * f->letter * 3 / 4);
+    int panels = (s->nsides - 1) * step + (int)rshi_max(width, f->width);
+    c->width = x + f->margin + (int)rshi_max(panels, longest * f->letter * 3 / 4);
     int legend = rshi_legend_height(c, c->width - x - f->margin), notes = below + legend;
     c->height = notes + nnotes * f->line + f->top / 2;
     RSH_TRY(f->begin(c, c->width, c->height));
+    rshi_scene_heading(s, heading);
+    if (head) RSH_TRY(rshi_canvas_say(c, "heading", x, f->top + f->line / 2, 's', heading));
     for (int i = 0; i < s->nsides; i++) {
         rshi_panel p = rshi_panel_at(c, i, x + i * step, y);
         RSH_TRY(put_title(c, s->side[i].layout, p.x, title, &lines));

@@ -64,12 +64,15 @@ typedef struct size {
     int w, h;
 } size;
 
-/* Boxes of one size have all a label or none. */
+/* Boxes of one size have all a label or none; where labels would cover much of small boxes, each set of holders has one.
+ */
 typedef struct boxing {
     rshi_canvas *canvas;
     const rshi_panel *panel;
     int ncrowded;
     size crowded[RSHI_DRAW_INTERVALS]; /* in which some label has no room */
+    bool dense;                        /* label each set of holders once */
+    uint8_t *labelled;                 /* owned: by number of holders, if dense */
 } boxing;
 
 static rshi_figure figure_of(const boxing *b, const rshi_rect *r) {
@@ -87,6 +90,12 @@ static bool fits(const rshi_format *f, const rshi_figure *m, const char *label) 
     return (int)strlen(label) <= (m->w - 1) / f->letter && m->h >= f->line;
 }
 
+/* Would a label that stands on its origins hide more than a third of a box?  Letters without paper of their own do not
+ * count. */
+static bool covers_much(const rshi_format *f, const rshi_figure *m, const char *label) {
+    return f->letter > 1 && 3 * (int)(strlen(label) + 1) * f->letter * f->line > m->w * m->h;
+}
+
 static bool is_crowded(const boxing *b, const rshi_figure *m) {
     for (int i = 0; i < b->ncrowded; i++)
         if (b->crowded[i].w == m->w && b->crowded[i].h == m->h) return true;
@@ -98,18 +107,24 @@ static rsh_status find_crowded(void *ctx, const rshi_rect *r) {
     rshi_figure m = figure_of(b, r);
     char label[RSHI_SUM_LABEL];
     rshi_held_label(b->panel->side, r->cell, label);
-    if (!fits(b->canvas->format, &m, label) && !is_crowded(b, &m) && b->ncrowded < RSHI_DRAW_INTERVALS)
+    if (fits(b->canvas->format, &m, label)) {
+        if (b->panel->origins && *label && covers_much(b->canvas->format, &m, label)) b->dense = true;
+    } else if (!is_crowded(b, &m) && b->ncrowded < RSHI_DRAW_INTERVALS)
         b->crowded[b->ncrowded++] = (size){m.w, m.h};
     return RSH_OK;
 }
 
-static rsh_status label_box(boxing *b, rshi_figure m, const char *label) {
+static rsh_status label_box(boxing *b, rshi_figure m, int holders, const char *label) {
     const rshi_format *f = b->canvas->format;
     rsh_op op = rsh_layout_op(b->panel->side->layout);
     char text[RSHI_SUM_LABEL + 8];
     snprintf(text, sizeof text, "%s%s%s", op ? rsh_op_name(op) : "", op ? " " : "", label);
     if (!fits(f, &m, text)) snprintf(text, sizeof text, "%s", label);
     if (!*label || !fits(f, &m, text) || is_crowded(b, &m)) return RSH_OK;
+    if (b->labelled && holders >= 0) {
+        if (b->labelled[holders]) return RSH_OK;
+        b->labelled[holders] = 1;
+    }
     m.kind = "label";
     m.x += (m.w + 1) / 2;
     m.y += m.h / 2;
@@ -134,7 +149,7 @@ static rsh_status draw_held(void *ctx, const rshi_rect *r) {
         m.combined = rsh_layout_op(side->layout) && !b->panel->origins;
     }
     RSH_TRY(b->canvas->format->box(b->canvas, &m));
-    return label_box(b, m, label);
+    return label_box(b, m, side->cell[r->cell], label);
 }
 
 static rsh_status draw_origin(void *ctx, const rshi_rect *r) {
@@ -216,5 +231,9 @@ rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p) {
     RSH_TRY(draw_gaps(c, p));
     if (p->origins) RSH_TRY(rshi_rects_origin(c->scene, 0, draw_origin, &b));
     RSH_TRY(rshi_rects_held(c->scene, p->side, 0, find_crowded, &b));
-    return rshi_rects_held(c->scene, p->side, 0, draw_held, &b);
+    if (b.dense) b.labelled = rshi_calloc((size_t)p->side->nholders, 1);
+    if (b.dense && !b.labelled) return rshi_nomem();
+    rsh_status st = rshi_rects_held(c->scene, p->side, 0, draw_held, &b);
+    rshi_free(b.labelled);
+    return st;
 }

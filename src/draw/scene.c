@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 rsh_status rshi_scene_make(rshi_scene *s, const rsh_plan *plan, int64_t tensor, const rsh_layout *from,
                            const rsh_layout *to, const rshi_detail *detail) {
@@ -25,6 +26,57 @@ void rshi_scene_free(rshi_scene *s) {
     rshi_free(s->palette.shade.value);
 }
 
+/* ---- the heading ---- */
+
+/* "75 %", never 0 or 100 if that is not exact. */
+static void label_share(int64_t part, int64_t whole, char label[RSHI_DRAW_LABEL]) {
+    double percent = 100 * (double)part / (double)whole;
+    if (part == whole)
+        snprintf(label, RSHI_DRAW_LABEL, "All");
+    else if (percent < 1)
+        snprintf(label, RSHI_DRAW_LABEL, "Less than 1 %%");
+    else if (percent > 99)
+        snprintf(label, RSHI_DRAW_LABEL, "More than 99 %%");
+    else
+        snprintf(label, RSHI_DRAW_LABEL, "%.0f %%", percent);
+}
+
+/* "75 % of the bytes move: 129.0 MiB, the least possible." */
+static void head_plan(const rshi_scene *s, char text[RSHI_HEADING]) {
+    const rsh_plan_totals *t = &s->totals;
+    char share[RSHI_DRAW_LABEL], moved[RSHI_DRAW_LABEL], least[RSHI_DRAW_LABEL + 32] = ", the least possible",
+                                                         stages[RSHI_DRAW_LABEL] = "";
+    if (!t->bytes_moved) {
+        snprintf(text, RSHI_HEADING, "Nothing moves: every rank already holds what it needs.");
+        return;
+    }
+    label_share(t->bytes_moved, t->bytes_moved + t->bytes_local, share);
+    rshi_bytes_label(t->bytes_moved, moved);
+    if (t->bytes_moved != t->lower_bound) {
+        char bound[RSHI_DRAW_LABEL];
+        rshi_bytes_label(t->lower_bound, bound);
+        snprintf(least, sizeof least, " (the least possible: %s)", bound);
+    }
+    int n = rsh_plan_nstages(s->plan);
+    if (n > 1) snprintf(stages, sizeof stages, ", in %d stages", n);
+    snprintf(text, RSHI_HEADING, "%s%s the bytes move: %s%s%s.", share, strcmp(share, "All") ? " of" : "", moved, least,
+             stages);
+}
+
+static void head_layout(const rsh_layout *l, char text[RSHI_HEADING]) {
+    char bytes[RSHI_DRAW_LABEL];
+    int64_t n = rsh_layout_nranks(l);
+    rshi_bytes_label(rsh_layout_count(l) * (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), bytes);
+    snprintf(text, RSHI_HEADING, "A tensor of %s on %" PRId64 " rank%s.", bytes, n, n == 1 ? "" : "s");
+}
+
+void rshi_scene_heading(const rshi_scene *s, char text[RSHI_HEADING]) {
+    if (s->plan)
+        head_plan(s, text);
+    else
+        head_layout(s->side[0].layout, text);
+}
+
 /* ---- what is left out ---- */
 
 static bool note_empty(const rshi_scene *s, int i, char *text, size_t room) {
@@ -38,8 +90,8 @@ static bool note_dims(const rshi_scene *s, int i, char *text, size_t room) {
     int ndim = rsh_layout_ndim(s->side[0].layout), drawn = (down >= 0) + (across >= 0) + (s->along[RSHI_SLICES].n > 1);
     const int64_t *shape = rsh_layout_shape(s->side[0].layout);
     if (i || across < 0 || !rsh_layout_count(s->side[0].layout)) return false;
-    if (down >= 0) n = snprintf(text, room, "dim %d (%" PRId64 ") down, ", down, shape[down]);
-    n += snprintf(text + n, room - (size_t)n, "dim %d (%" PRId64 ") across", across, shape[across]);
+    if (down >= 0) n = snprintf(text, room, "dim %d down (%" PRId64 " indices), ", down, shape[down]);
+    n += snprintf(text + n, room - (size_t)n, "dim %d across (%" PRId64 " indices)", across, shape[across]);
     if (drawn < ndim) snprintf(text + n, room - (size_t)n, ", at index 0 of the other dims");
     return true;
 }
@@ -49,13 +101,13 @@ static bool note_gap(const rshi_scene *s, int i, char *text, size_t room) {
     for (int k = 0; k < RSHI_DIRECTIONS; k++) {
         const rshi_borders *e = &s->along[k];
         if (e->gap < 0 || i--) continue;
-        if (e->times)
-            snprintf(text, room,
-                     "dim %d is %" PRId64 " x %" PRId64 "; indices %" PRId64 " to %" PRId64 " are not drawn", e->dim,
-                     e->times, e->unit, e->at[e->gap], e->at[e->gap + 1] - 1);
-        else
-            snprintf(text, room, "dim %d: indices %" PRId64 " to %" PRId64 " are not drawn", e->dim, e->at[e->gap],
-                     e->at[e->gap + 1] - 1);
+        char unit[RSHI_DRAW_LABEL] = "index", times[RSHI_DRAW_LABEL] = "";
+        if (e->unit > 1) snprintf(unit, sizeof unit, "%" PRId64 " indices", e->unit);
+        if (e->times) snprintf(times, sizeof times, ", %" PRId64 " times", e->times);
+        int n = e->unit ? snprintf(text, room, "dim %d repeats every %s%s; ", e->dim, unit, times)
+                        : snprintf(text, room, "dim %d: ", e->dim);
+        snprintf(text + n, room - (size_t)n, "indices %" PRId64 " to %" PRId64 " are not drawn", e->at[e->gap],
+                 e->at[e->gap + 1] - 1);
         return true;
     }
     return false;

@@ -1,4 +1,4 @@
-/* Ticks: indices beside a panel, as round as the borders allow, as many as have room. */
+/* Ticks: indices beside a panel where its own layout is cut, as round as the cuts allow, as many as have room. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
@@ -19,19 +19,49 @@ static int64_t round_step(double least) {
     return step;
 }
 
+/* The borders of a panel at which its own side is cut, and both ends. */
 typedef struct ticking {
-    const rshi_borders *borders;
-    const int *place; /* of the borders */
-    int room;         /* that a tick takes */
+    int n;   /* intervals between them */
+    int gap; /* the interval with the scene's gap; -1: none */
+    int64_t at[RSHI_DRAW_INTERVALS + 1];
+    int place[RSHI_DRAW_INTERVALS + 1];
+    int room; /* that a tick takes */
     rshi_tick_fn fn;
     void *ctx;
 } ticking;
 
-/* A dim that is not cut has ticks at round indices, and at its end. */
+/* Does one side have different holders before and behind border i of a direction?  The ends of the dim always count. */
+static bool is_cut(const rshi_scene *s, const rshi_side *side, int direction, int i) {
+    const rshi_borders *e = &s->along[direction], *other = &s->along[1 - direction];
+    if (i == 0 || i == e->n) return true;
+    for (int slice = 0; slice < s->along[RSHI_SLICES].n; slice++)
+        for (int k = 0; k < other->n; k++) {
+            int rows[2] = {i - 1, i}, across[2] = {k, k};
+            const int *row = direction == RSHI_ROWS ? rows : across, *column = direction == RSHI_ROWS ? across : rows;
+            if (side->cell[rshi_scene_cell(s, slice, row[0], column[0])] !=
+                side->cell[rshi_scene_cell(s, slice, row[1], column[1])])
+                return true;
+        }
+    return false;
+}
+
+static void take_own(ticking *t, const rshi_scene *s, const rshi_side *side, int direction, const int *place) {
+    const rshi_borders *e = &s->along[direction];
+    t->gap = -1;
+    t->n = -1;
+    for (int i = 0; i <= e->n; i++) {
+        if (is_cut(s, side, direction, i)) {
+            t->at[++t->n] = e->at[i];
+            t->place[t->n] = place[i];
+        }
+        if (i == e->gap) t->gap = t->n;
+    }
+}
+
+/* A dim that nobody cuts has ticks at round indices, and at its end. */
 static rsh_status uncut_ticks(const ticking *t) {
     int length = t->place[1];
-    int64_t size = rshi_borders_span(t->borders),
-            step = round_step((double)size * 2 * t->room / (double)rshi_max(1, length));
+    int64_t size = t->at[1] - t->at[0], step = round_step((double)size * 2 * t->room / (double)rshi_max(1, length));
     for (int64_t i = 0; i < size; i += step) {
         int place = (int)((double)i / (double)size * length + 0.5);
         if (length - place >= t->room) RSH_TRY(t->fn(t->ctx, place, i));
@@ -40,44 +70,45 @@ static rsh_status uncut_ticks(const ticking *t) {
 }
 
 /* Is there room for every k-th border?  Counted from the nearer end if there is a gap. */
-static bool is_kth(const rshi_borders *e, int i, int k) { return (e->gap >= 0 && i > e->gap ? e->n - i : i) % k == 0; }
+static bool is_kth(const ticking *t, int i, int k) { return (t->gap >= 0 && i > t->gap ? t->n - i : i) % k == 0; }
 
-static bool has_room(const rshi_borders *e, const int *place, int k, int room) {
-    int last = -room;
-    for (int i = 0; i < e->n; i++) {
-        if (!is_kth(e, i, k)) continue;
-        if (place[i] - last < room && i != e->gap + 1) return false;
-        last = place[i];
+static bool has_room(const ticking *t, int k) {
+    int last = -t->room;
+    for (int i = 0; i < t->n; i++) {
+        if (!is_kth(t, i, k)) continue;
+        if (t->place[i] - last < t->room && i != t->gap + 1) return false;
+        last = t->place[i];
     }
     return true;
 }
 
-/* The least k with room, or up to twice that if it gives rounder numbers. */
-static int choose_every(const rshi_borders *e, const int *place, int room) {
+/* 1 if all cuts have room; otherwise the least k with room, or up to twice that if it gives rounder numbers. */
+static int choose_every(const ticking *t) {
     int least = 1, best;
-    while (least < e->n && !has_room(e, place, least, room)) least++;
+    while (least < t->n && !has_room(t, least)) least++;
     best = least;
-    for (int k = least; k <= 2 * least && k < e->n; k++)
-        if (has_room(e, place, k, room) && digits(e->at[k]) < digits(e->at[best])) best = k;
+    for (int k = least; least > 1 && k <= 2 * least && k < t->n; k++)
+        if (has_room(t, k) && digits(t->at[k]) < digits(t->at[best])) best = k;
     return best;
 }
 
 static rsh_status border_ticks(const ticking *t) {
-    const rshi_borders *e = t->borders;
-    int every = choose_every(e, t->place, t->room), last = -t->room;
-    for (int i = 0; i <= e->n; i++) {
-        bool tight = t->place[i] - last < t->room || (i < e->n && t->place[e->n] - t->place[i] < t->room);
-        if ((i < e->n && !is_kth(e, i, every)) || tight) continue;
-        RSH_TRY(t->fn(t->ctx, t->place[i], e->at[i]));
+    int every = choose_every(t), last = -t->room;
+    for (int i = 0; i <= t->n; i++) {
+        bool tight = t->place[i] - last < t->room || (i < t->n && t->place[t->n] - t->place[i] < t->room);
+        if ((i < t->n && !is_kth(t, i, every)) || tight) continue;
+        RSH_TRY(t->fn(t->ctx, t->place[i], t->at[i]));
         last = t->place[i];
     }
     return RSH_OK;
 }
 
-rsh_status rshi_ticks_each(const rshi_format *f, const rshi_borders *e, const int *place, bool down, rshi_tick_fn fn,
-                           void *ctx) {
-    ticking t = {e, place, down ? f->tick_height : f->tick_width, fn, ctx};
+rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction, rshi_tick_fn fn, void *ctx) {
+    const rshi_borders *e = &c->scene->along[direction];
+    bool down = direction == RSHI_ROWS;
+    ticking t = {.room = down ? c->format->tick_height : c->format->tick_width, .fn = fn, .ctx = ctx};
     if (e->dim < 0 || !t.room) return RSH_OK;
+    take_own(&t, c->scene, p->side, direction, down ? p->row : p->column);
     return e->n == 1 ? uncut_ticks(&t) : border_ticks(&t);
 }
 
@@ -101,6 +132,6 @@ static rsh_status put_tick(void *ctx, int place, int64_t index) {
 
 rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p) {
     labelling down = {c, p, true}, across = {c, p, false};
-    RSH_TRY(rshi_ticks_each(c->format, &c->scene->along[RSHI_ROWS], p->row, true, put_tick, &down));
-    return rshi_ticks_each(c->format, &c->scene->along[RSHI_COLUMNS], p->column, false, put_tick, &across);
+    RSH_TRY(rshi_ticks_each(c, p, RSHI_ROWS, put_tick, &down));
+    return rshi_ticks_each(c, p, RSHI_COLUMNS, put_tick, &across);
 }

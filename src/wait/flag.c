@@ -6,7 +6,6 @@
  * that leaves cannot find every flag on which others sleep. */
 #include "wait/wait.h"
 
-#include <linux/futex.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -18,6 +17,9 @@
 #define NAP 0.05 /* seconds of one sleep */
 #define DEFAULT_TIMEOUT 1800.0
 #define PARTING 0.002 /* seconds between two moves of a thread to another core, at least */
+
+/* Operations of the system call futex.  <linux/futex.h> defines them too, but not every C library installs it. */
+enum { WAIT = 0, WAKE = 1, ONE_PROCESS = 128 };
 
 /* The half of the value that the kernel compares: the low one, because it changes with every post. */
 static void *futex_word(rshi_flag *flag) {
@@ -31,7 +33,7 @@ static void *futex_word(rshi_flag *flag) {
 static void futex_sleep(rshi_flag *flag, uint32_t seen, const rshi_patience *p) {
     time_t whole = (time_t)p->nap;
     const struct timespec nap = {whole, (long)((p->nap - (double)whole) * 1e9)};
-    syscall(SYS_futex, futex_word(flag), p->one_process ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT, seen, &nap, NULL, 0);
+    syscall(SYS_futex, futex_word(flag), p->one_process ? WAIT | ONE_PROCESS : WAIT, seen, &nap, NULL, 0);
 }
 
 static bool flag_reached(rshi_flag *flag, uint64_t target) {
@@ -96,7 +98,7 @@ rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience 
 
 static void wake_sleepers(rshi_flag *flag, int n, bool one_process) {
     if (!atomic_load(&flag->sleepers)) return;
-    syscall(SYS_futex, futex_word(flag), one_process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, n, NULL, NULL, 0);
+    syscall(SYS_futex, futex_word(flag), one_process ? WAKE | ONE_PROCESS : WAKE, n, NULL, NULL, 0);
 }
 
 void rshi_flag_post_to(rshi_flag *flag, uint64_t value, int n, bool one_process) {

@@ -232,13 +232,13 @@ def gguf():
         return struct.pack("<Q", len(x)) + x
     file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
     file += text(b"list") + struct.pack("<IIQIII", 9, 4, 3, 1, 2, 3)
-    file += text(b"tok") + struct.pack("<IQQIQ", 2, 64, 32, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
+    file += text(b"tok") + struct.pack("<IQQIQ", 2, 256, 7, 12, 0) + text(b"n") + struct.pack("<IQIQ", 1, 64, 0, 1024)
     header = len(file)
     file += bytes(-len(file) % 32 + 1024 + 256)
     with open("a.gguf", "wb") as f:
         f.write(file)
     r = run("inspect", "a.gguf")
-    assert r.returncode == 0 and "Q4_K[32, 64]" in r.stdout and "f32[64]" in r.stdout, r
+    assert r.returncode == 0 and "Q4_K[7, 256]" in r.stdout and "f32[64]" in r.stdout, r
     refused("is quantised (Q4_K", "convert", "a.gguf", "out", "--to", "whole")
     for n in (*range(4, header), header, len(file) - 1):
         with open("a.gguf", "wb") as f:

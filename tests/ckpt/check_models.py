@@ -207,8 +207,18 @@ def gpt2_megatron(m):
     return out
 
 
+def stacked_layers(m):
+    """As Megatron's torch_dist has them: one tensor for all layers."""
+    out = {n: t for n, t in m.items() if ".layers." not in n}
+    for n in m:
+        if ".layers.0." in n:
+            out[n.replace(".0.", ".")] = stacked([m[n], m[n.replace(".0.", ".1.")]])
+    return out
+
+
 def maps():
     llama = model(32, 8, 16, 24)
+    there_and_back("megatron-dist-to-hf-llama-3-8b.rules", stacked_layers(megatron(llama, 8)), llama)
     there_and_back("hf-llama-to-vllm.rules", llama, vllm(llama))
     there_and_back("hf-llama-3-8b-to-megatron.rules", llama, megatron(llama, 8))
     qwen = model(28, 4, 16, 24, biases=True)

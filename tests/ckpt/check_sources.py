@@ -159,7 +159,12 @@ def megatron():
         step = os.path.join(here, "torch/legacy/iter_0000003")
         said = run("convert", step, f"{folder}/x", "--to", "whole", "--drop", *rules(files))
         assert "not copied" not in said and os.listdir(f"{folder}/x") == ["model.safetensors"], said
-        for wrong in ("/{rank}", "{rank}/", "../{rank}.pt", "a/b/{rank}.pt"):
+        os.makedirs(f"{folder}/deep/a/run")
+        for rank in range(2):
+            shutil.copytree(f"{step}/mp_rank_0{rank}", f"{folder}/deep/a/run/mp_rank_0{rank}")
+        said = run("convert", f"{folder}/deep", f"{folder}/xx", "--to", "whole", "--drop", *rules("a/run/" + files))
+        assert run("verify", f"{folder}/x", f"{folder}/xx").startswith("same: "), said
+        for wrong in ("/{rank}", "{rank}/", "../{rank}.pt", "a//{rank}.pt"):
             assert "DIRECTORY/NAME" in run("inspect", step, *rules(wrong), status=1), wrong
         assert "no file is named" in run("inspect", step, *rules("mp_{rank}/model_optim_rng.pt"), status=1)
         rules("d{rank}/x.safetensors", "* [...]\n")
@@ -200,7 +205,7 @@ def gguf():
         assert "m-00002-of-00003.gguf: No such file" in run("inspect", f"{folder}/m-00001-of-00003.gguf", status=1)
         gguf_file(f"{folder}/q.gguf", {**quantised, **model})
         said = run("convert", f"{folder}/q.gguf", f"{folder}/x", "--to", "whole", status=1)
-        assert '"q" is quantised (Q8_0[2, 32], 68 B' in said and "--drop" in said, said
+        assert '"q" is quantised (Q8_0[2, 32])' in said and "--drop" in said, said
         assert convert(f"{folder}/q.gguf", "--drop") == model
 
 
@@ -216,7 +221,7 @@ def zero():
     for stage in (1, 2, 3):
         for path in (f"zero/stage{stage}", f"zero/stage{stage}/global_step7"):
             got = convert(os.path.join(here, path))
-            assert {name: t[:2] for name, t in got.items()} == {**want, **({"embed.weight": ("F16", (2, 3))} if stage == 2 else {})}
+            assert {name: t[:2] for name, t in got.items()} == {**want, **({"embed.weight": ("F16", (2, 5))} if stage > 1 else {})}
             for name, (_, _, data) in got.items():
                 assert data == made(name, len(data)), (stage, name)
     with tempfile.TemporaryDirectory() as folder:
@@ -226,11 +231,33 @@ def zero():
         assert "no file of rank 1" in run("inspect", step, status=1)
         os.remove(f"{step}/zero_pp_rank_2_mp_rank_00_optim_states.pt")
         assert "is not complete" in run("inspect", step, status=1)
-        shutil.copyfile(f"{folder}/kept", f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
-        assert "mp_rank" in run("inspect", step, status=1)
-        os.remove(f"{step}/zero_pp_rank_0_mp_rank_01_optim_states.pt")
+        for part in (2, 1):
+            shutil.copyfile(f"{folder}/kept", f"{step}/zero_pp_rank_0_mp_rank_0{part}_optim_states.pt")
+            assert "no file of m" in run("inspect", step, status=1)
+            os.remove(f"{step}/zero_pp_rank_0_mp_rank_0{part}_optim_states.pt")
+        shutil.copyfile(f"{folder}/kept", f"{step}/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt")
+        assert "are files of the same rank" in run("inspect", step, status=1)
+        os.remove(f"{step}/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt")
         os.remove(f"{step}/mp_rank_00_model_states.pt")
         assert "mp_rank_00_model_states.pt" in run("inspect", f"{folder}/z", status=1)
+        shutil.copytree(os.path.join(here, "zero/stage3/global_step7"), f"{folder}/three")
+        os.remove(f"{folder}/three/zero_pp_rank_1_mp_rank_00_model_states.pt")  # it has a piece of the frozen parameter
+        assert "no file of the model states of rank 1" in run("inspect", f"{folder}/three", status=1)
+    parts(made)
+
+
+def parts(made):
+    """A model that tensor parallelism divides as well: names say which part, and rules put the parts together."""
+    got = convert(os.path.join(here, "zero/parts"), "--exclude", "*exp_avg*")
+    weights = {name: t[1] for name, t in got.items() if name.endswith("layer.0.weight")}
+    assert weights == {"mp_rank_00.layer.0.weight": (7, 5), "mp_rank_01.layer.0.weight": (6, 5)}, weights
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/join.rules", "w", encoding="utf-8") as file:
+            file.write("layer.0.weight = cat(0, mp_rank_{00,01}.layer.0.weight)\nmp_rank_00.{n*} -> {n*}\ndrop mp_rank_01.*\n")
+        run("convert", os.path.join(here, "zero/parts"), f"{folder}/x.safetensors", "--to", f"{folder}/join.rules", "--exclude", "*exp_avg*")
+        tensors, _ = st.read(f"{folder}/x.safetensors")
+        assert list(tensors["layer.0.weight"][1]) == [13, 5] and "layer.1.weight" in tensors and len(tensors) == 9, tensors.keys()
+        assert tensors["layer.0.weight"][2] == made("layer.0.weight", 140) + made("layer.0.weight", 120)
 
 
 for check in (dcp, torch_shards, rank_files, index, torch_save, megatron, gguf, zero):

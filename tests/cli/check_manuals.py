@@ -94,7 +94,7 @@ def completion_is_what_the_command_says():
 
 
 CASES = [("explai", "explain"), ("apply --eng", "--engine"), ("apply --engine thr", "threads"), ("help verif", "verify"),
-         ("convert a b --max", "--max-shard-size"), ("bench --engine sh", "shm")]
+         ("convert a b --max-shard-s", "--max-shard-size"), ("bench --engine sh", "shm")]
 
 
 def bash_completes():

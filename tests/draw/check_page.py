@@ -24,6 +24,10 @@ PAGES = {
     "three_dims": ("f32[64/x, 48/y, 32/z] on x=4,y=3,z=2", "f32[64, 48/(x,z), 32/y] on x=4,y=3,z=2"),
     "cyclic": ("f32[8192, 8192/x:64] on x=16", "f32[8192/x, 8192] on x=16"),
     "partial": ("f32[4096, 4096/dp] on dp=2,tp=4 sum(tp)", "f32[4096, 4096/dp] on dp=2,tp=4"),
+    "grid": ("f32[8192/x:128, 8192/y:128] on x=2,y=2", "f32[8192/x:96, 8192/y:96] on x=2,y=2"),
+    "chain": ("f32[1024, 1024] on tp=8 sum(tp)", "f32[1024, 1024] on tp=8"),
+    "by_node": ("f32[1024, 1024] on tp=8 sum(tp)", "f32[1024/tp, 1024] on tp=8"),
+    "tie": ("f32[258/x, 32768] on x=2", "f32[258, 32768/x] on x=2"),
     "boxes": ("f32[8, 8] boxes 0:[0:4,0:5] 1,5:[4:8,0:5] 2:[0:3,5:8] 3:[3:8,5:8]", "f32[8, 8/x~] on x=3"),
     "many": ("f32[4096/tp, 4096] on tp=4096", "f32[4096, 4096/tp] on tp=4096"),
     "mesh_of_4096": ("f32[4096/x, 4096/y] on x=64,y=64", "f32[4096/y, 4096/x] on x=64,y=64"),
@@ -33,6 +37,7 @@ PAGES = {
     "many_shuffled": ("f32[65536/x, 65536] on x=65536", "f32[65536, 65536/y] on y=65536"),
     "mesh_of_65536": ("f32[4096/x, 4096/y, 64/z] on x=64,y=64,z=16", "f32[4096/y, 4096/x, 64/z:1] on x=64,y=64,z=16"),
 }
+OPTIONS = {"chain": ["--ranks-per-node", "4"], "by_node": ["--ranks-per-node", "4", "--by-node"]}
 SIDE = 256
 
 
@@ -61,7 +66,7 @@ def draw_pages(command, folder):
         for file, text in zip(files, (source, destination)):
             with open(file, "w", encoding="ascii") as out:
                 out.write(text)
-        subprocess.run([command, "explain", "--html", path, "@" + files[0], "@" + files[1]], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([command, "explain", "--html", path, *OPTIONS.get(name, []), "@" + files[0], "@" + files[1]], check=True, stdout=subprocess.DEVNULL)
         check(f"{name} has at most {MOST_BYTES} bytes", os.path.getsize(path) <= MOST_BYTES, os.path.getsize(path))
 
 
@@ -175,9 +180,40 @@ def the_matrix_tells_what_stays_from_what_moves(browser, folder):
     check("ranks that keep something", count("kept") == 4, count("kept"))
     check("pairs that exchange something", count("sent") == 24, count("sent"))
     check("numbers stand in the cells", browser.value("document.querySelectorAll('.matrix .amount').length") == 28)
+    check("numbers have a unit", browser.value("document.querySelector('.tables section:last-child h2').innerText") == "MiB from rank to rank")
     check("there is a scale", "5.4 MiB" in browser.value("document.querySelector('.scale').innerText"))
     browser.point(".matrix .sent")
     check("a cell of the matrix lights its rank", browser.value(LIT) > 0)
+
+
+def a_heading_says_how_much_moves(browser, folder):
+    for name, sentence in (("two_dims", "75 % of the bytes move: 129.0 MiB, the least possible."),
+                           ("chain", "93 % of the bytes move: 56.0 MiB, the least possible, in 3 stages."),
+                           ("one", "Nothing moves: every rank already holds what it needs.")):
+        open_page(browser, folder, name)
+        said = browser.value("document.querySelector('h1').innerText")
+        check(f"the heading of {name}", said == sentence, said)
+
+
+def numbers_are_those_of_the_text(browser, folder):
+    """16.125 MiB is a tie between 16.1 and 16.2."""
+    open_page(browser, folder, "tie")
+    rows = browser.value("[...document.querySelectorAll('.totals tr')].map(r => r.innerText)")
+    check("a tie is rounded as in text", any("16,908,288 B" in row and "16.1 MiB" in row for row in rows), rows)
+
+
+def labels_leave_the_colours_of_small_blocks(browser, folder):
+    open_page(browser, folder, "grid")
+    labels = browser.value("[...document.querySelectorAll('.panel')].map(p => p.querySelectorAll('.plate[data-holders]').length)")
+    check("each rank is named once on the right", labels == [0, 4], labels)
+    notes = browser.value("document.querySelector('.notes').innerText")
+    check("what repeats", "dim 0 repeats every 768 indices; indices 768 to 7391 are not drawn" in notes, notes)
+
+
+def ticks_are_at_the_cuts_of_their_own_side(browser, folder):
+    open_page(browser, folder, "two_dims")
+    ticks = browser.value("[...document.querySelectorAll('.panel')].map(p => [...p.querySelectorAll('.tick')].map(t => t.textContent).join(' '))")
+    check("ticks", ticks == ["0 1024 2048 3072 4096 0 11008", "0 2048 4096 0 2752 5504 8256 11008"], ticks)
 
 
 # ---- keyboard ----
@@ -269,6 +305,41 @@ def blocks_travel_stage_by_stage(browser, folder):
         check(f"all of {name} is there in the end", browser.value(SHOWN) == whole)
 
 
+def a_plan_of_several_stages_plays_them(browser, folder):
+    words = "[...document.querySelectorAll('.steps li')].map(e => e.innerText)"
+    now = "[...document.querySelectorAll('.steps li')].map(e => e.hasAttribute('aria-current')).indexOf(true)"
+    title, amounts = "document.querySelector('.tables section:last-child h2').innerText", "document.querySelectorAll('.matrix .sent').length"
+    for name, stages in (("chain", ["each rank combines its slice: 28.0 MiB, 16.0 MiB of it between nodes",
+                                    "each node takes the slices of other nodes once: 7.0 MiB, 4.0 MiB of it between nodes",
+                                    "the ranks of a node exchange what they have: 21.0 MiB"]), ("by_node", None)):
+        open_page(browser, folder, name)
+        scene = browser.value("JSON.parse(document.getElementById('scene').textContent)")
+        said = browser.value(words)
+        check(f"{name} names its stages", len(said) == len(scene["stages"]) and all(s["what"] in text for s, text in zip(scene["stages"], said)), said)
+        check(f"{name} says how many bytes", stages is None or said == [f"stage {i + 1} of 3 {s}" for i, s in enumerate(stages)], said)
+        check(f"the stages of {name} add up", sum(s["moved"] for s in scene["stages"]) == scene["totals"]["moved"], scene["stages"])
+        for r in scene["ranks"]:
+            sums = {}
+            for _, source, n in r["arrivals"]:
+                sums[source] = sums.get(source, 0) + n
+            check(f"what rank {r['rank']} of {name} receives in its stages is what it receives", sums == dict(r["from"]), (sums, r["from"]))
+        check("no step is the current one", browser.value(now) == -1)
+        whole = browser.value(amounts)
+        for i in range(len(said)):
+            set_time(browser, 1000 * i + 500)
+            check(f"stage {i + 1} of {name} is marked", browser.value(now) == i, browser.value(now))
+            check(f"the matrix shows stage {i + 1} of {name}", browser.value(title) == f"KiB from rank to rank in stage {i + 1}"
+                  or browser.value(title) == f"MiB from rank to rank in stage {i + 1}", browser.value(title))
+            pairs = sum(1 for r in scene["ranks"] for k, source, _ in r["arrivals"] if k == i and source != r["rank"])
+            check(f"pairs of stage {i + 1} of {name}", browser.value(amounts) == pairs, (browser.value(amounts), pairs))
+        set_time(browser, 1000 * len(said))
+        check(f"in the end {name} shows all stages", browser.value(now) == -1 and browser.value(amounts) == whole)
+    browser.click(".steps li:nth-child(1) button")
+    check("a click plays that stage", browser.value(now) == 0 and "Pause" in browser.value("document.querySelector('button.play').textContent"))
+    browser.value("new Promise(done => { const look = () => document.querySelector('button.play').textContent.includes('Play') ? done(1) : requestAnimationFrame(look); look(); })")
+    check("and stops at its end", browser.value(now) == 0, browser.value(now))
+
+
 def play_runs_and_pauses(browser, folder):
     open_page(browser, folder, "two_dims")
     whole = browser.value(SHOWN)
@@ -304,7 +375,7 @@ def a_single_layout_has_a_page(browser, folder):
 def scenes_can_be_drawn_in_a_page_of_ones_own(browser, folder):
     open_page(browser, folder, "own")
     check("both scenes", browser.value("document.querySelectorAll('svg.panel').length") == 2)
-    check("contributions are striped", browser.value("document.querySelectorAll('#b .hatch').length") == 1)
+    check("contributions are hatched", browser.value("document.querySelectorAll('#b .hatch').length") == 1)
     browser.point("#a [data-held='2']")
     check("each has its own story", "rank 2" in browser.value("document.querySelector('#a .story').innerText")
           and "Point at" in browser.value("document.querySelector('#b .story').innerText"))
@@ -337,9 +408,10 @@ def dark_and_light_are_readable(browser, folder):
     browser.prefer("light")
 
 
-CHECKS = [every_page_is_drawn_and_fits_400_pixels, no_id_is_there_twice, hovering_tells_what_a_rank_does,
+CHECKS = [every_page_is_drawn_and_fits_400_pixels, a_heading_says_how_much_moves, numbers_are_those_of_the_text,
+          labels_leave_the_colours_of_small_blocks, ticks_are_at_the_cuts_of_their_own_side, no_id_is_there_twice, hovering_tells_what_a_rank_does,
           clicking_pins_and_clicking_again_lets_go, labels_are_no_holes_in_their_blocks, destinations_say_where_they_come_from, the_matrix_tells_what_stays_from_what_moves,
-          keys_choose_and_pin, a_typed_number_pins_a_rank, any_of_65536_ranks_has_its_sums, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage,
+          keys_choose_and_pin, a_typed_number_pins_a_rank, any_of_65536_ranks_has_its_sums, the_slider_goes_through_a_third_dim, blocks_travel_stage_by_stage, a_plan_of_several_stages_plays_them,
           play_runs_and_pauses, dark_and_light_are_readable]
 
 

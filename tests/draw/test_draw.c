@@ -92,7 +92,7 @@ static void two_grids_and_an_arrow(void **state) {
               "  │                   1                   │               │                   │                   │\n"
               "  │                                       │               │                   │                   │\n"
               "  └───────────────────────────────────────┘               └───────────────────┴───────────────────┘\n"
-              "  dim 0 (4) down, dim 1 (4) across\n");
+              "  dim 0 down (4 indices), dim 1 across (4 indices)\n");
     free(text);
 }
 
@@ -132,8 +132,8 @@ static void repeats_are_collapsed_and_counted(void **state) {
         "  ├───────────────────────────────────────┤               │                                       │\n"
         "  │                 4095                  │               │                                       │\n"
         "  └───────────────────────────────────────┘               └───────────────────────────────────────┘\n"
-        "  dim 0 (4096) down, dim 1 (4) across\n"
-        "  dim 0 is 4096 x 1; indices 4 to 4093 are not drawn\n"
+        "  dim 0 down (4096 indices), dim 1 across (4 indices)\n"
+        "  dim 0 repeats every index, 4096 times; indices 4 to 4093 are not drawn\n"
         "  showing 6 of 4096 ranks before, 4096 of 4096 after\n";
     assert_string_equal(text, expected);
     free(text);
@@ -219,7 +219,7 @@ static void one_layout_is_one_grid(void **state) {
                                 "  ┌─────────┬─────────┬─────────┬─────────┐\n"
                                 "  │    0    │    1    │    2    │    3    │\n"
                                 "  └─────────┴─────────┴─────────┴─────────┘\n"
-                                "  dim 0 (8) across\n");
+                                "  dim 0 across (8 indices)\n");
     rsh_layout_free(l);
     free(p.text);
 }
@@ -238,11 +238,59 @@ static void a_destination_shows_where_its_cells_come_from(void **state) {
     free(svg);
 }
 
+/* Indices of the ticks beside one panel of an SVG picture; number 0 is the left one. */
+static void ticks_of(const char *svg, int panel, char *out, size_t room) {
+    *out = '\0';
+    for (const char *t = strstr(svg, "<text class=\"tick\""); t; t = strstr(t + 1, "<text class=\"tick\"")) {
+        const char *label = strchr(t, '>') + 1;
+        if ((atoi(strstr(t, " x=\"") + 4) > 500) != (panel == 1)) continue;
+        size_t n = strlen(out);
+        snprintf(out + n, room - n, "%s%.*s", n ? " " : "", (int)strcspn(label, "<"), label);
+    }
+}
+
+static void ticks_are_at_the_cuts_of_their_own_side(void **state) {
+    (void)state;
+    char left[256], right[256];
+    char *svg = draw(&(move){"f32[1200/a, 800] on a=4", "f32[1200, 800/b] on b=3"}, RSH_PICTURE_SVG);
+    ticks_of(svg, 0, left, sizeof left);
+    ticks_of(svg, 1, right, sizeof right);
+    assert_string_equal(left, "0 300 600 900 1200 0 800");
+    assert_string_equal(right, "0 1200 0 267 534 800");
+    free(svg);
+}
+
+static void a_heading_says_how_much_moves(void **state) {
+    (void)state;
+    const char *const headings[][3] = {
+        {"u8[4/x, 4] on x=2", "u8[4, 4/x] on x=2", ">50 % of the bytes move: 8 B, the least possible.<"},
+        {"u8[4/x, 4] on x=2", "u8[4/x, 4] on x=2", ">Nothing moves: every rank already holds what it needs.<"},
+        {"u8[4/a] on a=2", "u8[4/b] on b=2@2-3", ">All the bytes move: 4 B, the least possible.<"},
+        {"u8[4096/x, 4096] on x=256", "u8[4096, 4096/x] on x=256", ">More than 99 % of the bytes move: 15.9 MiB, the"},
+    };
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++) {
+        char *svg = draw(&(move){headings[i][0], headings[i][1]}, RSH_PICTURE_SVG);
+        if (!strstr(svg, headings[i][2])) fail_msg("%s is not in the picture", headings[i][2]);
+        free(svg);
+    }
+}
+
+/* 8192 is no multiple of 768: the picture must not say how often that is there. */
+static void what_repeats_is_counted_only_if_it_fits(void **state) {
+    (void)state;
+    const move m = {"f32[8192/x:128, 8192/y:128] on x=2,y=2", "f32[8192/x:96, 8192/y:96] on x=2,y=2"};
+    char *svg = draw(&m, RSH_PICTURE_SVG);
+    assert_non_null(strstr(svg, ">dim 0 repeats every 768 indices; indices 768 to 7391 are not drawn<"));
+    assert_null(strstr(svg, ">x 10<"));
+    assert_int_equal(count(svg, "id=\"to-label"), 4); /* once for each rank: labels would cover the colours */
+    free(svg);
+}
+
 static void reductions_are_hatched(void **state) {
     (void)state;
     char *svg = draw(&moves[4], RSH_PICTURE_SVG);
     assert_int_equal(count(svg, "class=\"reduced\""), 4);
-    assert_int_equal(count(svg, "class=\"combined\""), 4 + 1); /* and the contributions */
+    assert_int_equal(count(svg, "class=\"combined\""), 4 + 1 + 1); /* and the contributions, and the legend */
     assert_int_equal(count(svg, "class=\"moves\""), 0);
     free(svg);
 }
@@ -315,6 +363,8 @@ static void a_full_sink_is_an_error(void **state) {
 static void no_memory_is_an_error_and_nothing_leaks(void **state) {
     (void)state;
     rsh_plan *plan = plan_of(&moves[0]);
+    rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
+    assert_int_equal(rsh_plan_get_totals(plan, &totals), RSH_OK); /* the plan keeps them from now on */
     for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_JSON; form++) {
         rsh_status st = RSH_ENOMEM;
         for (int64_t n = 0; st && n < 10000; n++) {
@@ -359,6 +409,9 @@ int main(void) {
         cmocka_unit_test(contributions_that_stay_apart_are_not_combined),
         cmocka_unit_test(one_layout_is_one_grid),
         cmocka_unit_test(a_destination_shows_where_its_cells_come_from),
+        cmocka_unit_test(ticks_are_at_the_cuts_of_their_own_side),
+        cmocka_unit_test(a_heading_says_how_much_moves),
+        cmocka_unit_test(what_repeats_is_counted_only_if_it_fits),
         cmocka_unit_test(reductions_are_hatched),
         cmocka_unit_test(svg_is_balanced_and_has_no_id_twice),
         cmocka_unit_test(equal_parts_are_equally_wide),

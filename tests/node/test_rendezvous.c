@@ -83,7 +83,7 @@ static _Noreturn void join_as(const char *job, const guise *g, outcome *all, int
     rsh_comm *comm = NULL;
     alarm(PATIENCE / 2);
     await_moment(g->when, all, n, out);
-    if (g->limit >= 0) setrlimit((__rlimit_resource_t)g->limit, &(struct rlimit){g->at_most, g->at_most});
+    if (g->limit >= 0) setrlimit(g->limit, &(struct rlimit){g->at_most, g->at_most});
     atomic_store(&out->pid, getpid());
     out->status = rsh_comm_shm(job, g->rank, g->size, &comm);
     snprintf(out->detail, sizeof out->detail, "%s", out->status ? rsh_error_detail() : "");

@@ -17,4 +17,5 @@ if [ ! -d global_step_100 ]; then # files that PyTorch wrote
     cp -r "$ROOT"/tests/ckpt/dcp/mcore/* run
     cp -r "$ROOT/tests/ckpt/zero/stage2" checkpoints # as DeepSpeed writes it
 fi
+[ -f model-00001-of-00003.gguf ] || python3 "$ROOT/tests/pages/gguf.py" model 3
 # elsewhere: reshard convert state/ model/ --from hf-llama-to-vllm.rules: tests/ckpt/check_models.py undoes every ready map

@@ -2,7 +2,7 @@
 
 DeepSpeed is not there: torch.save writes dicts with the keys that its own zero_to_fp32.py reads.  stage1 has bf16 names and a
 last rank without padding, stage2 two groups with padding, frozen and shared parameters and buffers, stage3 pieces of every
-parameter.  Bytes follow from names as in torch_dcp.py; moments follow from "exp_avg.NAME".
+parameter, frozen ones included.  parts is stage2 of a model that tensor parallelism divides into two.  Bytes follow from names as in torch_dcp.py; moments follow from "exp_avg.NAME".
 """
 import collections
 import os
@@ -66,28 +66,33 @@ def optimizer(stage, rank, weights, first, second):
     return {"optimizer_state_dict": all_states, "ds_config": {}, "ds_version": "0.15"}
 
 
-def model(frozen):
+def model(stage, rank):
     module = {name: torch.zeros(shape, dtype=torch.bfloat16) for group in GROUPS for name, shape in group.items()}
     module["rotary.inv_freq"] = whole("rotary.inv_freq", torch.float32, 4)
     states = {"module": module, "buffer_names": ["rotary.inv_freq"], "param_shapes": shapes(GROUPS), "shared_params": {"head.weight": "layer.0.weight"},
               "frozen_param_shapes": None, "frozen_param_fragments": None, "ds_version": "0.15", "lr_scheduler": None}
-    if frozen:
-        states["frozen_param_shapes"] = {"embed.weight": torch.Size((2, 3))}
-        states["frozen_param_fragments"] = {"embed.weight": whole("embed.weight", torch.float16, 2, 3)}
+    embed = whole("embed.weight", torch.float16, 2, 5)
+    if stage > 1:
+        states["frozen_param_shapes"] = {"embed.weight": embed.shape}
+        states["frozen_param_fragments"] = {"embed.weight": embed}
+    if stage == 3:
+        size = -(-embed.numel() // RANKS)
+        padded = torch.cat([embed.reshape(-1), torch.full((size * RANKS - embed.numel(),), 7.0, dtype=embed.dtype)])
+        states["frozen_param_fragments"] = {"embed.weight": padded[rank * size:(rank + 1) * size].clone()}
     return states
 
 
-def write(folder, stage):
-    os.makedirs(folder)
+def write(folder, stage, part=0):
+    os.makedirs(folder, exist_ok=True)
     make = pieces if stage == 3 else lambda prefix: partitions(prefix, lean=stage == 1)
     weights, first, second = make(""), make("exp_avg."), make("exp_avg_sq.")
     for rank in range(RANKS):
-        name = f"{'bf16_' if stage == 1 else ''}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+        name = f"{'bf16_' if stage == 1 else ''}zero_pp_rank_{rank}_mp_rank_{part:02}_optim_states.pt"
         torch.save(optimizer(stage, rank, weights, first, second), f"{folder}/{name}")
         if stage == 3:
-            torch.save(model(False), f"{folder}/zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
+            torch.save(model(stage, rank), f"{folder}/zero_pp_rank_{rank}_mp_rank_{part:02}_model_states.pt")
     if stage < 3:
-        torch.save(model(stage == 2), f"{folder}/mp_rank_00_model_states.pt")
+        torch.save(model(stage, 0), f"{folder}/mp_rank_{part:02}_model_states.pt")
 
 
 def main():
@@ -97,6 +102,9 @@ def main():
         write(f"{folder}/stage{stage}/global_step7", stage)
         with open(f"{folder}/stage{stage}/latest", "w") as file:
             file.write("global_step7")
+    write(f"{folder}/parts", 2, 0)
+    GROUPS[0]["layer.0.weight"] = (6, 5)
+    write(f"{folder}/parts", 2, 1)
 
 
 if __name__ == "__main__":

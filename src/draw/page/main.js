@@ -10,10 +10,10 @@ function legend(scene) {
   for (const {name, entries} of scene.legend)
     list.append(make('span', {}, make('b', {}, name), ...entries.map(([label, colour]) => swatch(colour, label))));
   const kinds = new Set((scene.origins ?? []).flat().map(o => o[4]));
-  if (scene.origins && scene.legend.length) list.append(make('span', {}, 'colour: who had it before'));
-  if (kinds.has(KIND.stays)) list.append(make('span', {}, make('span', {}, make('i', {class: 'pale'}), 'faded: it stays')));
-  if (kinds.has(KIND.reduced) || scene.sides.some(s => s.op))
-    list.append(make('span', {}, make('span', {}, make('i', {class: 'striped'}), 'striped: contributions, combined')));
+  if (scene.origins && scene.legend.length) list.append(make('span', {}, 'colour: the rank that held it before'));
+  if (kinds.has(KIND.stays)) list.append(make('span', {}, make('span', {}, make('i', {class: 'pale'}), 'faded: stays on its rank')));
+  if (scene.sides[0].op)
+    list.append(make('span', {}, make('span', {}, make('i', {class: 'hatched'}), `hatched: ${scene.sides[0].op} of several ranks`)));
   return list;
 }
 
@@ -59,7 +59,7 @@ function playControls(view) {
   if (!view.scene.origins?.some(list => list.length)) return [];
   const button = make('button', {type: 'button', class: 'play'}, '\u25b6 Play');
   const range = make('input', {type: 'range', min: 0, max: 1000, value: 1000, class: 'time', 'aria-label': 'time'}), caption = make('output');
-  view.controls = {button, range, caption};
+  view.controls = {button, range, caption, list: make('ol', {class: 'steps'})};
   return [make('label', {class: 'grow'}, button, range, caption)];
 }
 
@@ -70,9 +70,9 @@ function draw(root, scene) {
   view.holder = buildPanels(view);
   view.matrix = buildMatrix(view);
   root.classList.add('reshard');
-  root.replaceChildren(
+  root.replaceChildren(make('h1', {}, scene.heading),
     make('div', {class: 'tools'}, ...playControls(view), ...sliceControl(view), make('label', {}, 'rank', view.number), themeButton()),
-    view.holder, legend(scene), make('ul', {class: 'notes'}, ...scene.notes.map(note => make('li', {}, note))), view.story);
+    ...(view.controls && scene.stages.length > 1 ? [view.controls.list] : []), view.holder, legend(scene), make('ul', {class: 'notes'}, ...scene.notes.map(note => make('li', {}, note))), view.story);
   if (scene.totals) root.append(make('div', {class: 'tables'}, buildTotals(scene), ...(view.matrix ? [view.matrix.section] : [])));
   if (view.controls) view.play = makePlay(view, view.controls);
   turn(view, 0);

@@ -10,10 +10,11 @@ const patterns = () => shape('defs', {},
   shape('pattern', {id: 'reshard-dots', width: 6, height: 6, patternUnits: 'userSpaceOnUse'},
     shape('circle', {cx: 3, cy: 3, r: .9, fill: '#8b939c', 'fill-opacity': .8})));
 
-function ticks(scene) {
+// At the cuts of this side.
+function ticks(side) {
   const g = shape('g', {class: 'ticks'});
-  for (const [place, index] of scene.rows.ticks) g.append(shape('text', {class: 'tick', x: -5, y: place, 'text-anchor': 'end'}, index));
-  for (const [place, index] of scene.columns.ticks) g.append(shape('text', {class: 'tick', x: place, y: -9, 'text-anchor': 'middle'}, index));
+  for (const [place, index] of side.ticks.rows) g.append(shape('text', {class: 'tick', x: -5, y: place, 'text-anchor': 'end'}, index));
+  for (const [place, index] of side.ticks.columns) g.append(shape('text', {class: 'tick', x: place, y: -9, 'text-anchor': 'middle'}, index));
   return g;
 }
 
@@ -35,14 +36,16 @@ function gaps(scene, held, origins) {
   return g;
 }
 
-// Boxes of one size have all a label or none.
+// Boxes of one size have all a label or none; where plates would hide much of small boxes, each set of holders has one.
 function labels(scene, side, held, plain) {
-  const g = shape('g'), crowded = new Set();
+  const g = shape('g'), crowded = new Set(), labelled = new Set();
   const items = held.map(h => ({h, b: box(scene, h), text: side.holders[h[4]].label}));
-  const size = b => `${b.width}x${b.height}`;
+  const size = b => `${b.width}x${b.height}`, hides = (b, text) => 3 * (8 + text.length * LETTER) * 18 > b.width * b.height;
   for (const {b, text} of items) if (text.length * LETTER > b.width - 2 || b.height < 15) crowded.add(size(b));
-  for (const {h, b, text} of items) {
-    if (crowded.has(size(b))) continue;
+  const fitting = items.filter(({b}) => !crowded.has(size(b))), dense = !plain && fitting.some(({b, text}) => hides(b, text));
+  for (const {h, b, text} of fitting) {
+    if (dense && labelled.has(h[4])) continue;
+    labelled.add(h[4]);
     const x = b.x + b.width / 2, y = b.y + b.height / 2, long = side.op ? `${side.op} ${text}` : text;
     const shown = long.length * LETTER > b.width - 2 ? text : long;
     const tone = plain ? (isDark(side.holders[h[4]].colour) ? ' light' : ' dark') : '';
@@ -90,7 +93,7 @@ function drawPanel(view, number) {
   const held = side.held[view.slice], g = shape('g', {class: side.held[view.slice].length > FINE ? 'fine' : ''});
   const width = scene.columns.places.at(-1), height = scene.rows.places.at(-1);
   panel.setAttribute('viewBox', `${-LEFT} ${-TOP} ${width + LEFT + 14} ${height + TOP + EDGE}`);
-  g.append(shape('rect', {class: 'ground', width, height}), ticks(scene), gaps(scene, held, number === 1));
+  g.append(shape('rect', {class: 'ground', width, height}), ticks(side), gaps(scene, held, number === 1));
   if (number === 1) drawOrigins(view, g);
   else drawHeld(view, 0, g);
   g.append(labels(scene, side, held, number === 0 && !side.op), view.frames[number] = shape('g'));

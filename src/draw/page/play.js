@@ -3,18 +3,26 @@
 // Both panels have the same borders, so all blocks go the same way; those of one destination leave together.  A time is
 // a number of steps: first what stays, then each stage of the plan.  Everything on the screen follows from the time.
 
-const STEP_SECONDS = 1.6, SPREAD = .55; // of a step, over which departures are spread
+const STEP_SECONDS = 1.6, STAGE_SECONDS = 3.2; // of a step; with several stages there is something to read
+const SPREAD = .55; // of a step, over which departures are spread
 
 const smooth = x => x * x * (3 - 2 * x);
 
+// What happens in a stage, in words and bytes.
+function stageWords({what, moved, between_nodes: between}) {
+  const crossing = !between ? '' : between === moved ? ', all of it between nodes' : `, ${bytes(between)} of it between nodes`;
+  return `${what}: ${bytes(moved)}${crossing}`;
+}
+
 function steps(scene, slice) {
-  const list = [], origins = scene.origins[slice].map((o, i) => ({o, i}));
+  const list = [], origins = scene.origins[slice].map((o, i) => ({o, i})), several = scene.stages.length > 1;
   const stays = origins.filter(({o}) => o[4] === KIND.stays);
-  if (stays.length) list.push({name: 'what stays', moving: stays});
-  for (let k = 0; k < scene.stages; k++) {
+  if (stays.length) list.push({name: 'what stays', words: `${bytes(scene.totals.local)} stay on their ranks`, moving: stays, stage: null});
+  scene.stages.forEach((stage, k) => {
     const moving = origins.filter(({o}) => o[4] !== KIND.stays && o[6] >> k & 1);
-    if (moving.length) list.push({name: scene.stages > 1 ? `stage ${k + 1} of ${scene.stages}` : 'what moves', moving, inPlace: k > 0});
-  }
+    if (several) list.push({name: `stage ${k + 1} of ${scene.stages.length}`, words: stageWords(stage), moving, inPlace: k > 0, stage: k});
+    else if (moving.length) list.push({name: 'what moves', words: `${bytes(stage.moved)} move between ranks`, moving, stage: null});
+  });
   return list;
 }
 
@@ -30,9 +38,9 @@ function groups(scene, moving) {
 }
 
 function makePlay(view, controls) {
-  const {scene} = view, {button, range, caption} = controls;
+  const {scene} = view, {button, range, caption, list} = controls, several = scene.stages.length > 1;
   const flight = shape('svg', {class: 'flight', 'aria-hidden': 'true'});
-  const state = {time: null, parts: [], frame: 0, since: 0};
+  const state = {time: null, parts: [], frame: 0, since: 0, until: 0};
   view.holder.append(flight);
 
   // Where a panel's drawing lies in the holder, and its scale.
@@ -54,6 +62,11 @@ function makePlay(view, controls) {
       const cells = list.map(({i: number}) => [...view.panels[1].querySelectorAll(`[data-origin="${number}"]`)]).flat();
       return {g, cells, leaves, arrives: leaves + 1 - SPREAD, inPlace};
     }));
+    if (several) list.replaceChildren(...state.steps.map(({name, words}, s) => {
+      const step = make('button', {type: 'button', class: 'step'}, make('b', {}, name), ` ${words}`);
+      step.addEventListener('click', () => play(s, s + 1));
+      return make('li', {}, step);
+    }));
     show(state.time);
   }
 
@@ -74,11 +87,13 @@ function makePlay(view, controls) {
     range.value = String(Math.round((time ?? state.steps.length) * 1000));
     const at = time === null ? null : state.steps[Math.min(state.steps.length - 1, Math.floor(time))];
     caption.textContent = at ? at.name : '';
+    [...list.children].forEach((item, s) => item.toggleAttribute('aria-current', at === state.steps[s]));
+    view.matrix?.show(at?.stage ?? null);
   }
 
   function tick(now) {
-    const seconds = (now - state.since) / 1000, time = state.begin + seconds / STEP_SECONDS;
-    if (time >= state.steps.length) return stop(null);
+    const seconds = (now - state.since) / 1000, time = state.begin + seconds / (several ? STAGE_SECONDS : STEP_SECONDS);
+    if (time >= state.until) return stop(state.until < state.steps.length ? state.until - .001 : null);
     show(matchMedia('(prefers-reduced-motion: reduce)').matches ? Math.floor(time) + .999 : time);
     state.frame = requestAnimationFrame(tick);
   }
@@ -90,14 +105,17 @@ function makePlay(view, controls) {
     show(time);
   }
 
-  function toggle() {
-    if (state.frame) return stop(state.time);
-    state.begin = state.time ?? 0;
+  function play(begin, until) {
+    cancelAnimationFrame(state.frame);
+    state.begin = begin;
+    state.until = until;
     state.since = performance.now();
     button.textContent = '\u23f8 Pause';
-    show(state.begin);
+    show(begin);
     state.frame = requestAnimationFrame(tick);
   }
+
+  const toggle = () => state.frame ? stop(state.time) : play(state.time ?? 0, state.steps.length);
 
   button.addEventListener('click', toggle);
   range.addEventListener('input', () => {

@@ -2,20 +2,31 @@
 
 const KIND = {stays: 1, moves: 2, reduced: 3};
 
-// "129.0 MiB"
-function bytes(n) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
-  let u = 0;
-  for (; n >= 1024 && u < 6; u++) n /= 1024;
-  return u ? `${n.toFixed(1)} ${units[u]}` : `${n} B`;
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+
+// One digit behind the point, rounded as printf rounds in the other pictures: a tie goes to the even digit.
+function tenths(x) {
+  const low = Math.floor(x * 10), rest = x * 10 - low;
+  return ((rest > .5 || (rest === .5 && low % 2) ? low + 1 : low) / 10).toFixed(1);
 }
 
-// "129M", for a small cell
-function shortBytes(n) {
-  const units = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
+// The number of the unit in which n is printed.
+function unitOf(n) {
   let u = 0;
-  for (; n >= 999.5 && u < 6; u++) n /= 1024;
-  return (u && n < 9.95 ? n.toFixed(1).replace('.0', '') : Math.round(n)) + units[u];
+  for (; n >= 1024 && u < 6; u++) n /= 1024;
+  return u;
+}
+
+// "129.0 MiB"
+function bytes(n) {
+  const u = unitOf(n);
+  return u ? `${tenths(n / 1024 ** u)} ${UNITS[u]}` : `${n} B`;
+}
+
+// "129" of a unit that is named elsewhere, for a small cell
+function amountIn(n, unit) {
+  const x = n / 1024 ** unit;
+  return !unit || x >= 99.95 ? String(Math.round(x)) : x < .05 ? '<0.1' : tenths(x).replace('.0', '');
 }
 
 const plural = (n, word) => `${n.toLocaleString('en')} ${word}${n === 1 ? '' : 's'}`;
