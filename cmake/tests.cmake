@@ -237,6 +237,13 @@ if(TARGET reshard-command AND PYTHON)
   endforeach()
 endif()
 
+# What libreshard-nn has saved, read by PyTorch.
+if(TARGET test_gpt2_files AND PYTHON)
+  add_test(NAME "nn: gpt2 in PyTorch" COMMAND ${PYTHON} ${tests}/nn/check_gpt2_torch.py $<TARGET_FILE:test_gpt2_files>)
+  set_tests_properties("nn: gpt2 in PyTorch" PROPERTIES LABELS nn)
+  reshard_may_skip("nn: gpt2 in PyTorch")
+endif()
+
 # The command on checkpoints, against readers, writers and models in Python.
 file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
 if(TARGET reshard-command AND PYTHON)

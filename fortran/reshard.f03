@@ -278,7 +278,7 @@ type, bind(C) :: rsh_exec_stats
 end type rsh_exec_stats
 
 type, bind(C) :: rsh_ckpt_entry
-  integer(c_size_t) :: struct_size = 64_c_size_t
+  integer(c_size_t) :: struct_size = 80_c_size_t
   type(c_ptr) :: name = c_null_ptr
   integer(c_int) :: dtype = 0_c_int
   integer(c_int) :: ndim = 0_c_int
@@ -287,10 +287,13 @@ type, bind(C) :: rsh_ckpt_entry
   logical(c_bool) :: by_rank = .false._c_bool
   integer(c_int64_t) :: bytes = 0_c_int64_t
   type(c_ptr) :: digest = c_null_ptr
+  type(c_ptr) :: packing = c_null_ptr
+  integer(c_int) :: block_elements = 0_c_int
+  integer(c_int) :: block_bytes = 0_c_int
 end type rsh_ckpt_entry
 
 type, bind(C) :: rsh_convert_opts
-  integer(c_size_t) :: struct_size = 112_c_size_t
+  integer(c_size_t) :: struct_size = 128_c_size_t
   type(c_ptr) :: from = c_null_ptr
   type(c_ptr) :: to = c_null_ptr
   integer(c_int64_t) :: mem = 0_c_int64_t
@@ -309,6 +312,8 @@ type, bind(C) :: rsh_convert_opts
   type(c_funptr) :: progress = c_null_funptr
   type(c_ptr) :: progress_ctx = c_null_ptr
   logical(c_bool) :: reverse = .false._c_bool
+  type(c_ptr) :: format = c_null_ptr
+  integer(c_int64_t) :: max_tensors = 0_c_int64_t
 end type rsh_convert_opts
 
 type, bind(C) :: rsh_convert_report

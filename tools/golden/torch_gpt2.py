@@ -6,7 +6,7 @@
 
 Needs Debian's python3-torch (1.13), nothing else: safetensors are read and written here.  The model is written out
 below: Conv1D weights [in, out], fused c_attn, causal attention, gelu_new, a head tied to wte.  The file of answers has
-the logits of the checkpoint, the losses of 20 steps of AdamW on it (no weight decay for vectors), and the logits
+the logits of the checkpoint, the losses of 30 steps of AdamW on it (no weight decay for vectors), and the logits
 afterwards:
 
     logits VALUES
@@ -22,7 +22,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, ROWS, STEPS, LR, DECAY = 24, 24, 12, 2, 6, 2, 20, 0.01, 0.1
+VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, ROWS, STEPS, LR, DECAY = 24, 24, 12, 2, 6, 2, 30, 0.01, 0.1
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "nn")
 
 
