@@ -1,4 +1,4 @@
-/* storage: memory that tensors share; the last to drop it frees it. */
+/* storage: memory that tensors share, with a count of references. */
 #ifndef RESHARD_TENSOR_STORAGE_H
 #define RESHARD_TENSOR_STORAGE_H
 
@@ -10,18 +10,18 @@
 
 typedef struct rshi_storage {
     atomic_long refs;
-    atomic_uint_fast64_t version; /* changes of its elements so far */
-    uint64_t serial;              /* that no other storage of the process has or had */
+    atomic_uint_fast64_t version; /* how often its elements have been changed */
+    uint64_t serial;              /* never used again in this process */
     char *data;                   /* the first byte */
-    size_t bytes;                 /* from there on; no view reaches beyond */
-    rshi_account *owner; /* a reference; NULL for memory of somebody else, not ours to free */
+    size_t bytes;                 /* its size; views stay inside */
+    rshi_account *owner;          /* a reference; NULL: wrapped memory, which `deleter` frees */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
 
-/* New with one reference; NULL and a sentence when there is no memory. */
+/* New with one reference; returns NULL and sets the error message if memory is short. */
 rshi_storage *rshi_storage_new(size_t bytes, bool zero);
-/* Memory of somebody else: `bytes` from `data` on. */
+/* Wraps `bytes` bytes at `data`; the last reference calls deleter(ctx), unless deleter is NULL. */
 rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx);
 
 rshi_storage *rshi_storage_hold(rshi_storage *s);

@@ -1,4 +1,4 @@
-/* Views: those of a tensor that need no strides of their own: a box of it, and two dims swapped. */
+/* Views for which the caller gives no strides: a box of a tensor, and a tensor with two dims swapped. */
 #include <reshard/tensor.h>
 
 #include <string.h>
@@ -20,7 +20,7 @@ rsh_status rsh_tensor_narrow(const rsh_tensor *t, const int64_t *offsets, const 
         RSH_REQUIRE(inside, RSH_EINDEX, "cannot take %lld elements starting at %lld of dim %d, which has size %lld",
                     (long long)sizes[d],
                     (long long)offsets[d], d, (long long)shape[d]);
-        if (!whole && sizes[d]) at += offsets[d] * strides[d]; /* of an empty box there is no element to point to */
+        if (!whole && sizes[d]) at += offsets[d] * strides[d]; /* an empty box has no element to point to */
         empty |= !sizes[d];
     }
     return rsh_tensor_view(t, empty ? 0 : at, ndim, sizes, strides, out);
