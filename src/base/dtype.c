@@ -95,7 +95,7 @@ static bool op_exists(rsh_op op, rsh_dtype t) {
 
 static rsh_status check_dtype(rsh_dtype dtype) {
     RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE,
-                "dtype %s can only be stored: it exists in checkpoints, which move it unchanged",
+                "dtype %s is supported in checkpoints only; its elements cannot be converted or reduced",
                 rsh_dtype_name(dtype));
     RSH_REQUIRE(has_tensors(dtype), RSH_EVALUE, "%d is not a dtype", (int)dtype);
     return RSH_OK;

@@ -130,7 +130,7 @@ static rsh_status check_allreduce(const void *mine, const void *result, int64_t 
     int64_t bytes;
     RSH_TRY(rshi_reduce_check(op, dtype));
     RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE,
-                "allreduce: invalid number of elements %lld", (long long)count);
+                "allreduce: count must be 0 or more and fit in 2^63 bytes, got %lld", (long long)count);
     RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements: %s is NULL", (long long)count,
                 mine ? "result" : "mine");
     return RSH_OK;
@@ -173,7 +173,7 @@ out:
 /* ---- exchange and split ---- */
 
 static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
-    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: invalid list of %lld %ss at %p", (long long)n, kind,
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: list of %lld %ss at %p is invalid", (long long)n, kind,
                 (const void *)list);
     for (int64_t i = 0; i < n; i++) {
         RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE,

@@ -74,7 +74,8 @@ static rsh_status make_processes(const char *name, rsh_comm *shell, rshi_node *n
 
 rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
     RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE,
-                "invalid rank %d of %d for job \"%.100s\"", rank, size, name ? name : "(none)");
+                "cannot join job \"%.100s\" as rank %d of %d: expected a name, an out pointer and 0 <= rank < size",
+                name ? name : "(none)", rank, size);
     rsh_comm *shell = NULL;
     rshi_node *node = NULL;
     rsh_status st = rshi_processes_prepare(rank, size, &node);

@@ -157,10 +157,10 @@ static void discard_comm(search *s, rsh_comm *made, rsh_status why) {
 }
 
 static rsh_status check_wire(const rsh_wire *w) {
-    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "wire has an invalid rank: %d of %d",
-                w->rank, w->size);
+    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE,
+                "wire has rank %d of %d: expected 0 <= rank < size", w->rank, w->size);
     RSH_REQUIRE(w->send && w->recv && w->test && w->cancel && w->probe && w->split, RSH_EVALUE,
-                "wire lacks required functions");
+                "wire must set send, recv, test, cancel, probe and split; at least one is NULL");
     return RSH_OK;
 }
 

@@ -113,7 +113,7 @@ static rsh_status parse_axis(parser *p, int *n, int *axes) {
                        "expected an axis, found \"%.*s\"; name the axis in the mesh, \"on x=%.*s\", and write x", shown,
                        p->at, shown, p->at);
     if (!length) return expected(p, "an axis");
-    if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes", RSH_MAX_AXES);
+    if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes are not supported", RSH_MAX_AXES);
     axes[(*n)++] = (int)(p->at - p->text);
     p->at += length;
     return RSH_OK;
@@ -191,7 +191,8 @@ static rsh_status parse_dims(parser *p) {
     if (accept(p, ']')) return RSH_OK;
     if (accept_dots(p)) return expect(p, ']', "\"]\"");
     do {
-        if (p->desc->ndim == RSH_MAX_NDIM) return FAIL_AT(p, peek_token(p), "more than %d dims", RSH_MAX_NDIM);
+        if (p->desc->ndim == RSH_MAX_NDIM)
+            return FAIL_AT(p, peek_token(p), "more than %d dims are not supported", RSH_MAX_NDIM);
         RSH_TRY(parse_dim(p, p->desc->ndim++));
     } while (accept(p, ','));
     return expect(p, ']', "\",\" or \"]\"");
@@ -232,7 +233,7 @@ static rsh_status check_range(parser *p, const char *at, int64_t from, int64_t t
     if (from > to) return FAIL_AT(p, at, "ranks %lld-%lld are in descending order; write the smaller one first",
                                   (long long)from, (long long)to);
     if (to - from == positions - 1) return RSH_OK;
-    return FAIL_AT(p, at, "%lld-%lld is %llu ranks, the mesh has %lld positions", (long long)from, (long long)to,
+    return FAIL_AT(p, at, "%lld-%lld are %llu ranks, but the mesh has %lld positions", (long long)from, (long long)to,
                    (unsigned long long)(to - from) + 1, (long long)positions);
 }
 
@@ -244,7 +245,7 @@ static rsh_status parse_ranks(parser *p) {
         RSH_TRY(parse_numbers(p, "a rank", &p->desc->ranks, &n));
         RSH_TRY(expect(p, ']', "\",\" or \"]\""));
         if (!positions || n == positions) return RSH_OK;
-        return FAIL_AT(p, at, "%lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
+        return FAIL_AT(p, at, "got %lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
     }
     RSH_TRY(parse_number(p, "\"[\" or a rank", &from));
     RSH_TRY(expect(p, '-', "\"-\""));

@@ -159,7 +159,7 @@ static void list_others(const host *h, char *text, size_t bytes) {
         if (h->rank_of[i] == UNKNOWN)
             at += (size_t)snprintf(text + at, bytes - at, "%s%ld", n++ ? ", " : "; connected, but silent: process ",
                                    (long)rshi_socket_peer(h->polled[i].fd).pid);
-    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent something that no rank sends", h->stranger);
+    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent data that are not from a rank", h->stranger);
 }
 
 static rsh_status report_absent(const host *h) {

@@ -144,7 +144,7 @@ static rsh_status peer_at(binding *b, int64_t rank, rshi_peer **out) {
     p->flag = comm->ops->reach(comm, p->rank, card_of(b, rank)->flag);
     p->parts.table = comm->ops->reach(comm, p->rank, card_of(b, rank)->table);
     p->start = card_of(b, rank)->start;
-    RSH_REQUIRE(p->flag && p->parts.table, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank,
+    RSH_REQUIRE(p->flag && p->parts.table, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank,
                 p->rank);
     return RSH_OK;
 }

@@ -91,7 +91,7 @@ static rsh_status add_rank(look *l, int rank) {
     rsh_comm *comm = l->e->comm;
     const rsh_plan *plan = l->e->plan;
     const rshi_shown_part *shown = comm->ops->reach(comm, rank, card_of(comm, rank)->table);
-    RSH_REQUIRE(shown, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank, rank);
+    RSH_REQUIRE(shown, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank, rank);
     for (int dst = 0; dst < 2; dst++)
         for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++) {
             const rsh_layout *layout = dst ? rshi_plan_dst(plan, t) : rshi_plan_src(plan, t);

@@ -34,7 +34,7 @@ void rshi_joint_free(rshi_joint *j) {
 static rsh_status reach_table(rshi_joint *j, int rank) {
     const rshi_bind_card *card = rshi_comm_card(j->comm, rank);
     j->parts[rank].table = j->comm->ops->reach(j->comm, rank, card->table);
-    RSH_REQUIRE(j->parts[rank].table, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", j->comm->rank, rank);
+    RSH_REQUIRE(j->parts[rank].table, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", j->comm->rank, rank);
     return RSH_OK;
 }
 

@@ -58,7 +58,7 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
 
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src) {
-    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "cannot reduce %lld contributions: there are too many",
+    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "cannot reduce %lld contributions; at most 2147483647 are supported",
                 (long long)t->nsrc);
     RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     rshi_task *task = &g->tasks[g->ntasks];

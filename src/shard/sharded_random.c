@@ -50,7 +50,7 @@ static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, const rs
 rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers) {
     RSH_REQUIRE(s, RSH_EVALUE, "random: sharded tensor is NULL");
     RSH_REQUIRE(!rsh_layout_op(s->layout), RSH_EUNSUP,
-                "random: a partial tensor cannot be filled: \"%.300s\"",
+                "random: cannot fill the partial tensor \"%.300s\"; use a layout without a reduction",
                 rsh_layout_text(s->layout));
     rshi_piece *list = NULL;
     int64_t n = 0;

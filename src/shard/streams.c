@@ -32,7 +32,8 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
     int *list = streams->shifts + item->shifts;
     qsort(list, (size_t)item->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < item->nshifts; i++)
-        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
+        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME,
+                    "invalid plan: a rank sends two contributions to the same element of rank %lld",
                     (long long)t->dst.rank);
     return RSH_OK;
 }
@@ -189,7 +190,7 @@ static rsh_status make_streams(rshi_streams *streams) {
         rshi_stream *stream = &streams->list[streams->n - 1];
         stream->last = i + 1;
         RSH_REQUIRE(stream->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
-                    "messages of %lld bytes are too small for an element of %s", (long long)stream->slot,
+                    "messages of %lld bytes are too small for one element of dtype %s", (long long)stream->slot,
                     rsh_dtype_name(item->wire));
     }
     return RSH_OK;

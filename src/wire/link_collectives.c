@@ -8,7 +8,8 @@
 /* Fails if messages that could not be cancelled after an earlier failure still use the desk. */
 static rsh_status clear_desk(rshi_link *l) {
     for (int i = 0; i < RSHI_LINK_REQUESTS; i++)
-        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER, "an earlier call on this comm failed");
+        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER,
+                    "an earlier call on this comm failed; free it and make a new one");
     return RSH_OK;
 }
 

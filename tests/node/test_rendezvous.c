@@ -423,7 +423,7 @@ static void a_silent_process_is_named_when_a_rank_is_missing(void **state) {
 
 static void a_process_that_sent_garbage_is_named_when_a_rank_is_missing(void **state) {
     (void)state;
-    is_named(send_garbage, "; process %ld sent something that no rank sends");
+    is_named(send_garbage, "; process %ld sent data that are not from a rank");
 }
 
 static void another_version_of_the_library_is_told_to_all(void **state) {
