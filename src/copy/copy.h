@@ -63,7 +63,7 @@ typedef struct rshi_move {
 
 /* Drops dims of extent 1, sorts dims by descending destination stride, fuses dims that are
  * contiguous on all sides, and chooses the kernel.  A dim along which the first source is dense and
- * the destination is not then becomes the last but one.  `footprint`: bytes that one whole run
+ * the destination is not then becomes the second to last.  `footprint`: bytes that one whole run
  * writes (all moves together); large ones are written with streaming stores. */
 void rshi_move_prepare(rshi_move *m, size_t footprint);
 

@@ -101,7 +101,7 @@ static int crossing_dim(const rshi_move *m) {
     return -1;
 }
 
-/* Makes the crossing dim the last but one, because planes are the last two dims. */
+/* Makes the crossing dim the second to last, because planes are the last two dims. */
 static bool bring_crossing_dim(rshi_move *m) {
     int d = crossing_dim(m);
     if (d < 0) return false;

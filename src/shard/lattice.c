@@ -63,8 +63,8 @@ static int64_t lattice_span(const rshi_lattice *l) {
 typedef struct terms {
     int n;
     int64_t c[MOST_TERMS], most[MOST_TERMS]; /* c > 0, descending */
-    int64_t reach[MOST_TERMS + 1];           /* the largest sum of terms k and on */
-    int64_t divisor[MOST_TERMS];             /* of c[k] and on */
+    int64_t reach[MOST_TERMS + 1];           /* the largest sum of the terms from k on */
+    int64_t divisor[MOST_TERMS];             /* the greatest common divisor of c[k] and all after it */
     int64_t *steps;
 } terms;
 

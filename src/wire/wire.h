@@ -162,7 +162,8 @@ bool rshi_link_cancel(rshi_link *l, int64_t n, rshi_link_request *requests);
 /* This rank has completed a step. */
 static inline void rshi_link_step(rshi_link *l) { l->steps++; }
 
-/* Collective, one step each; allocate no memory.  Like those of a node. */
+/* Collective, one step each; allocate no memory.  The same as rshi_node_allgather and
+ * rshi_node_bcast, over messages. */
 rsh_status rshi_link_allgather(rshi_link *l, const void *mine, void *all, size_t bytes);
 rsh_status rshi_link_bcast(rshi_link *l, int root, void *data, size_t bytes);
 /* Collective.  Like rsh_comm_exchange, with arguments already checked. */
