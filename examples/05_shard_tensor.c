@@ -1,12 +1,12 @@
-/* Shard tensor: PyTorch's sharded tensors in C.  Rank 0 has a matrix; four ranks get bands of its rows, in an order of
- * the caller's, reshard them to columns, and rank 2 gathers the matrix again. */
+/* Shard tensor: PyTorch's sharded tensors in C.  Rank 0 has a matrix.  Four ranks get bands of its rows, with owners
+ * that the caller chooses, and reshard them to columns.  Then rank 2 gathers the matrix. */
 #include <reshard/torch.h>
 
 #include <stdio.h>
 
 enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
 
-/* Every rank gives a tensor of the whole shape; what rank 0 has in it counts. */
+/* Every rank passes a tensor of the whole shape; only the elements of rank 0 are used. */
 static rsh_status make_matrix(int rank, rsh_tensor **out) {
     rsh_status st = rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, out);
     for (int i = 0; !st && rank == 0 && i < ROWS * COLUMNS; i++)
@@ -14,7 +14,7 @@ static rsh_status make_matrix(int rank, rsh_tensor **out) {
     return st;
 }
 
-/* What a rank holds, rank after rank. */
+/* Prints the shards of each rank, in rank order. */
 static rsh_status show(const char *what, const rsh_torch_tensor *t, rsh_comm *comm) {
     rsh_status st = rsh_comm_barrier(comm);
     for (int r = 0; r < rsh_comm_size(comm) && !st; r++) {
@@ -31,12 +31,12 @@ static rsh_status show(const char *what, const rsh_torch_tensor *t, rsh_comm *co
     return st;
 }
 
-/* Rank 2 collects and checks. */
+/* Gathers the matrix on rank 2 and checks it. */
 static rsh_status check(const rsh_torch_tensor *t, int rank) {
     rsh_tensor *whole = NULL;
     int wrong = 0;
     rsh_status st = rank == 2 ? rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){ROWS, COLUMNS}, &whole) : RSH_OK;
-    if (!st) st = rsh_torch_gather(t, 2, whole); /* NULL everywhere else */
+    if (!st) st = rsh_torch_gather(t, 2, whole); /* whole is NULL on the other ranks */
     for (int i = 0; !st && whole && i < ROWS * COLUMNS; i++)
         wrong += ((float *)rsh_tensor_data(whole))[i] != (float)(i / COLUMNS * 10 + i % COLUMNS);
     if (!st && whole)
@@ -47,7 +47,7 @@ static rsh_status check(const rsh_torch_tensor *t, int rank) {
 
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    const int owners[RANKS] = {2, 3, 1, 0}; /* of the bands from top to bottom */
+    const int owners[RANKS] = {2, 3, 1, 0}; /* owners of the bands, from top to bottom */
     rsh_tensor *matrix = NULL;
     rsh_spec *rows = NULL, *columns = NULL;
     rsh_torch_tensor *a = NULL, *b = NULL;

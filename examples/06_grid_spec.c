@@ -1,10 +1,10 @@
-/* Grid spec: a kind of sharding spec that the library does not know.  A user says which boxes there are and who owns
- * them; everything else, from factories to resharding into any other spec, works with it. */
+/* Grid spec: a user-defined kind of sharding spec.  The user defines boxes and owners; all other functions, from
+ * factories to resharding to any other spec, work with it. */
 #include <reshard/torch.h>
 
 #include <stdio.h>
 
-/* rows x columns boxes as equal as they can be; box (i, j) belongs to rank i * columns + j. */
+/* rows x columns boxes of nearly equal size; box (i, j) belongs to rank i * columns + j. */
 typedef struct grid {
     int rows, columns;
 } grid;
@@ -28,7 +28,7 @@ static rsh_status grid_build(const void *self, int ndim, const int64_t *size, co
     return rsh_tensor_meta_new(g->rows * g->columns, shard, ndim, size, props, out);
 }
 
-/* What tells one grid from another. */
+/* Prints the text that distinguishes one grid from another. */
 static rsh_status grid_print(const void *self, const rsh_sink *sink) {
     const grid *g = self;
     char text[32];
@@ -36,10 +36,10 @@ static rsh_status grid_print(const void *self, const rsh_sink *sink) {
     return sink->write(sink->ctx, text, (size_t)n) ? RSH_EIO : RSH_OK;
 }
 
-/* Without `free` the spec borrows what it is given. */
+/* Without `free` the spec borrows `self`. */
 static const rsh_spec_kind grid_kind = {.name = "grid", .build = grid_build, .print = grid_print};
 
-/* Bands of rows, then a grid of 2 by 3, then bands again: nothing may have changed. */
+/* Reshards bands of rows to a grid of 2 by 3 and back, which must give the same tensor. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     (void)ctx;
     const int64_t size[2] = {7, 11};

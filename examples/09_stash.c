@@ -1,7 +1,7 @@
-/* Stash: a program with an autograd of its own keeps 1/ranks of what forward saves.
+/* Stash: a program with its own autograd keeps 1/ranks of the tensors that forward saves.
  *
- * A chain of layers y = x * x, the same on all ranks.  Forward packs each input; backward, last layer first, begins the
- * gather of the layer before while it works on the current one. */
+ * The model is a chain of layers y = x * x, equal on all ranks.  Forward packs each input.  Backward goes from the last
+ * layer to the first; while it works on one layer, it prefetches the input of the layer before. */
 #include <reshard/train.h>
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { RANKS = 4, LAYERS = 5, ROWS = 37, COLUMNS = 64 };
         if (st_) return st_;         \
     } while (0)
 
-/* y = x * x; what backward needs, x, goes into the stash. */
+/* y = x * x; x, which backward needs, goes into the stash. */
 static rsh_status layer_forward(rsh_stash *stash, rsh_tensor **x, rsh_ticket **saved) {
     rsh_tensor *y = NULL;
     TRY(rsh_stash_pack(stash, *x, 0, saved));
@@ -22,7 +22,7 @@ static rsh_status layer_forward(rsh_stash *stash, rsh_tensor **x, rsh_ticket **s
     const double *in = rsh_tensor_data(*x);
     double *out = rsh_tensor_data(y);
     for (int64_t i = 0; i < rsh_tensor_count(y); i++) out[i] = in[i] * in[i];
-    rsh_tensor_free(*x); /* nobody keeps it whole */
+    rsh_tensor_free(*x); /* only the chunk is kept */
     *x = y;
     return RSH_OK;
 }

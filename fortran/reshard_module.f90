@@ -1,6 +1,6 @@
-! Module reshard: the interfaces of reshard.f03, and wrappers for texts and errors.
+! Module reshard: the interfaces of reshard.f03, and wrappers for strings and errors.
 !
-! Module files are not shared between compilers, so this source is installed: compile it with yours.
+! Module files are not portable between compilers, so this source is installed: compile it with your compiler.
 module reshard
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -18,14 +18,14 @@ module reshard
 
 contains
 
-  ! A text as C expects it: without trailing blanks, ended by a NUL.
+  ! Converts a text for C: without trailing blanks, terminated by NUL.
   function rsh_c_text(text) result(ended)
     character(len=*), intent(in) :: text
     character(len=:), allocatable :: ended
     ended = trim(text) // c_null_char
   end function rsh_c_text
 
-  ! A C string as text; '' for NULL.
+  ! Converts a C string to a text; '' for NULL.
   function rsh_text(string) result(text)
     type(c_ptr), intent(in) :: string
     character(len=:), allocatable :: text
@@ -49,7 +49,7 @@ contains
     error stop 1
   end subroutine rsh_check
 
-  ! A layout from its text; stops the program if the text is wrong.  Free it with rsh_layout_free.
+  ! Returns a layout from its text; stops the program if the text is invalid.  Free it with rsh_layout_free.
   function rsh_layout_from(text) result(layout)
     character(len=*), intent(in) :: text
     type(c_ptr) :: layout

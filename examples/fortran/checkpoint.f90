@@ -1,6 +1,6 @@
-! Checkpoint: a Fortran matrix is saved as safetensors and read back in another storage order.
+! Checkpoint: saves a Fortran matrix as safetensors and reads it back in another storage order.
 !
-!   checkpoint [DIRECTORY]         the directory must not exist; it is left there
+!   checkpoint [DIRECTORY]         the directory must not exist; it is kept
 program checkpoint
   use reshard
   implicit none
@@ -30,7 +30,7 @@ program checkpoint
   names(1) = c_loc(name)
   call rsh_check(rsh_ckpt_save(comms(1), rsh_c_text(path), 1_c_int64_t, names, saved, c_null_ptr))
 
-  ! In a row-major layout the same matrix is, for Fortran, its transpose.
+  ! In a row-major layout the same matrix is its transpose for Fortran.
   by_rows = rsh_layout_from('f64[100, 60]')
   memory = rsh_memory(c_loc(copy), c_null_ptr)
   call rsh_check(rsh_sharded_wrap(comms(1), by_rows, c_loc(memory), loaded(1)))

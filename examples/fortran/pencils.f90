@@ -2,8 +2,8 @@
 !
 !   mpirun -n 4 pencils
 !
-! The array of x-pencils has a ghost layer around it.  It stays out of the move because the strides
-! of the memory say where the next element is.
+! The array of x-pencils has a ghost layer around it.  The ghost layer is not moved, because the strides
+! of the memory skip it.
 program pencils
   use mpi
   use reshard
@@ -25,7 +25,7 @@ program pencils
   ranks = rsh_comm_size(comm)
   p = merge(2, 1, mod(ranks, 2) == 0)
 
-  ! Dims are x, y, z as in Fortran; order(2,1,0) says that x is the fastest in memory.
+  ! Dims are x, y, z as in Fortran; order(2,1,0) means that x varies fastest in memory.
   write (mesh, '(a,i0,a,i0,a)') '] on p=', p, ',q=', ranks / p, ' order(2,1,0)'
   xlayout = rsh_layout_from('c128[24, 20/p~, 18/q~' // mesh)
   ylayout = rsh_layout_from('c128[24/p~, 20, 18/q~' // mesh)
@@ -66,7 +66,7 @@ program pencils
 
 contains
 
-  ! The value of an element is its place in the global array.
+  ! The value of an element is its position in the global array.
   pure function value_at(i, j, k, first) result(value)
     integer, intent(in) :: i, j, k
     integer(c_int64_t), intent(in) :: first(3)

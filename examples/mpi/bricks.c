@@ -1,8 +1,8 @@
-/* Bricks: the moves of a 3-D FFT: bricks with ghost layers to x-, y- and z-pencils and back to bricks, under MPI.
+/* Bricks: the moves of a 3-D FFT under MPI: from bricks with ghost layers to x-, y- and z-pencils and back to bricks.
  *
  *   mpirun -n 4 bricks
  *
- * Dims are z, y, x.  In each kind of pencil the dim that is transformed is whole and the fastest in memory. */
+ * Dims are z, y, x.  In each kind of pencil the transformed dim is whole and varies fastest in memory. */
 #include <mpi.h>
 #include <reshard.h>
 #include <reshard/mpi.h>
@@ -15,13 +15,13 @@ enum { NZ = 36, NY = 40, NX = 48, GHOST = 2, STAGES = 5 };
 
 typedef struct stage {
     const char *name, *form;
-    int ghost; /* layers of cells around the part, which belong to no move */
+    int ghost; /* layers of cells around the part, which are not moved */
     double *array;
     rsh_layout *layout;
     rsh_sharded *tensor;
 } stage;
 
-/* Allocates this rank's part with its ghost cells, and wraps what lies between them. */
+/* Allocates this rank's part with its ghost cells, and wraps the interior. */
 static rsh_status make_array(rsh_comm *comm, stage *s) {
     rsh_part part;
     int64_t wide[3], strides[3], cells = 1, first = 0;
@@ -54,7 +54,7 @@ static void close_stage(stage *s) {
     free(s->array);
 }
 
-/* A transform would work on each kind of pencil before the next move. */
+/* An FFT would transform each kind of pencil before the next move. */
 static rsh_status move_through(stage *s, rsh_digest *before, rsh_digest *after) {
     rsh_status st = rsh_sharded_normal(s[0].tensor, 1);
     if (!st) st = rsh_sharded_digest(s[0].tensor, before);

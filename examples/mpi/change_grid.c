@@ -1,8 +1,8 @@
-/* Change grid: a block-cyclic matrix moves from one process grid to another, under MPI, as ScaLAPACK's p?gemr2d does.
+/* Change grid: moves a block-cyclic matrix from one process grid to another under MPI, like ScaLAPACK's p?gemr2d.
  *
  *   mpirun -n 4 change_grid
  *
- * The local arrays are ScaLAPACK's: column-major with a leading dimension of the caller's (LLD). */
+ * The local arrays are those of ScaLAPACK: column-major with a leading dimension (LLD) that the caller chooses. */
 #include <mpi.h>
 #include <reshard.h>
 #include <reshard/mpi.h>
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { M = 1000, N = 600, SPARE = 8 }; /* SPARE: rows that LLD has beyond the local ones */
+enum { M = 1000, N = 600, SPARE = 8 }; /* SPARE: extra rows of LLD beyond the local ones */
 
-/* This rank's local array for a layout with order(1,0): LLD is at least the number of local rows. */
+/* Creates this rank's local array for a layout with order(1,0); LLD is at least the number of local rows. */
 static rsh_status local_array(rsh_comm *comm, const rsh_layout *layout, double **array, rsh_sharded **out) {
     rsh_part part;
     rsh_status st = rsh_layout_part(layout, rsh_comm_rank(comm), 0, &part);
@@ -28,7 +28,7 @@ static rsh_status change_grid(rsh_comm *comm, const rsh_layout *from, const rsh_
     rsh_sharded *source = NULL, *target = NULL;
     rsh_digest before, after;
     rsh_status st = local_array(comm, from, &a, &source);
-    if (!st) st = rsh_sharded_normal(source, 1); /* the same matrix whatever the grid */
+    if (!st) st = rsh_sharded_normal(source, 1); /* the same matrix for every grid */
     if (!st) st = local_array(comm, to, &b, &target);
     if (!st) st = rsh_reshard_into(source, target, NULL);
     if (!st) st = rsh_sharded_digest(source, &before);

@@ -1,4 +1,4 @@
-/* gpt_plot: trainings as a picture (SVG): losses, and the bytes that the fullest rank keeps. */
+/* gpt_plot: draws trainings as SVG: losses, and the largest number of bytes that a rank keeps. */
 #ifndef GPT_PLOT_H
 #define GPT_PLOT_H
 
@@ -13,14 +13,14 @@ typedef struct curve {
     double kept;        /* bytes for backward */
 } curve;
 
-enum { WIDE = 420, HIGH = 240, LEFT = 60, TOP = 50, SECOND = 560 }; /* the two panels, in pixels */
+enum { WIDE = 420, HIGH = 240, LEFT = 60, TOP = 50, SECOND = 560 }; /* geometry of the two panels, in pixels */
 
 static inline const char *colour(int k) {
     static const char *const list[] = {"#1b1b1b", "#d1495b", "#edae49", "#00798c", "#66a182"};
     return list[k % 5];
 }
 
-/* Curves lie upon each other: later ones are thinner, so that all are seen. */
+/* Curves may coincide, so later ones are thinner and all are visible. */
 static inline void plot_losses(FILE *f, int n, const curve *c, double most) {
     for (int k = 0; k < n; k++) {
         fprintf(f, "<polyline fill='none' stroke='%s' stroke-width='%g' points='", colour(k),
@@ -60,7 +60,7 @@ static inline void plot_names(FILE *f, int n, const curve *c) {
     }
 }
 
-/* Not 0 if the file cannot be written. */
+/* Returns nonzero if the file cannot be written. */
 static inline int plot(const char *path, const char *title, int n, const curve *c) {
     FILE *f = fopen(path, "w");
     double most = 0, kept = 0;

@@ -1,11 +1,11 @@
-/* Train a model on 2 ranks, save it, and go on with it on 3 ranks and on 1.
+/* Trains a model on 2 ranks, saves it, and resumes on 3 ranks and on 1.
  *
- *     save_and_resume [FOLDER]     ranks are threads; FOLDER gets the checkpoint (without it, it is removed at the end)
+ *     save_and_resume [FOLDER]     ranks are threads; FOLDER gets the checkpoint (default: a temporary folder)
  *
- * The first half of the steps is taken by 2 ranks that share the weights' rows.  The second half is taken three times:
- * by the same ranks without a stop, by 3 ranks of a tensor-parallel model that load the checkpoint, and by one rank
- * with the whole model.  All come to the same loss: the checkpoint has the moments and step counts of the optimizer,
- * the learning rate and the settings of its groups too. */
+ * 2 ranks that share the rows of the weights run the first half of the steps.  The second half is run three times: by
+ * the same ranks without a stop, by 3 ranks of a tensor-parallel model that load the checkpoint, and by one rank with
+ * the whole model.  All reach the same loss, because the checkpoint also has the moments and step counts of the
+ * optimizer, the learning rate and the settings of its groups. */
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static rsh_status make_model(rsh_module **out) {
     return st;
 }
 
-/* Outputs become this rank's own rows again. */
+/* Outputs are resharded to this rank's own rows. */
 static rsh_status shard_rows(rsh_module *m) {
     rsh_spec *rows = NULL;
     rsh_sharding_plan *p = NULL;
@@ -72,7 +72,7 @@ static rsh_status parallelize(rsh_module *m, rsh_comm *comm) {
     return st;
 }
 
-/* AdamW without weight decay for biases. */
+/* AdamW; biases have no weight decay. */
 static rsh_status make_optimizer(rsh_module *m, rsh_optimizer **out) {
     rsh_adam_opts opts = RSH_ADAMW_OPTS_INIT;
     rsh_param_group biases = RSH_PARAM_GROUP_INIT;
@@ -84,7 +84,7 @@ static rsh_status make_optimizer(rsh_module *m, rsh_optimizer **out) {
 
 /* ---- a step ---- */
 
-/* Rows of the batch of a step: numbers that depend on their position alone. */
+/* Creates the rows of a batch: numbers that depend only on step and position. */
 static rsh_status make_rows(int step, int64_t first, int64_t n, rsh_value **out) {
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(RSH_F64, 2, (const int64_t[]){n, WIDTH}, &t));
@@ -93,7 +93,7 @@ static rsh_status make_rows(int step, int64_t first, int64_t n, rsh_value **out)
     return rsh_value_adopt_tensor(t, false, out);
 }
 
-/* The model learns to return its input.  The loss of a rank is the sum over its rows, divided by those of the batch. */
+/* The model learns to return its input.  The loss of a rank is the sum over its rows, divided by the batch size. */
 static rsh_status step(rsh_module *m, rsh_optimizer *o, int i, int64_t first, int64_t n, double *loss) {
     rsh_value *x = NULL, *y = NULL, *sum = NULL, *mean = NULL;
     TRY(rsh_optimizer_zero_grad(o));
@@ -108,7 +108,7 @@ static rsh_status step(rsh_module *m, rsh_optimizer *o, int i, int64_t first, in
     return st ? st : rsh_optimizer_step(o);
 }
 
-/* Ranks share the rows of a batch, or compute with all of them together. */
+/* Ranks divide the rows of a batch or, if tensor-parallel, compute all of them together. */
 static rsh_status train(run *r, rsh_comm *comm, rsh_module *m, rsh_optimizer *o) {
     int64_t ranks = r->plan == TENSOR_PARALLEL ? 1 : rsh_comm_size(comm), n = BATCH / ranks;
     double mine = 0, all = 0;

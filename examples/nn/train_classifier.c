@@ -1,8 +1,8 @@
-/* Train a classifier, on one rank and sharded over two and four, and see the same losses.
+/* Trains a classifier on one rank, and sharded over two and four ranks, with the same losses.
  *
- * Points of two spirals, which the program makes itself, are told apart by two layers.  A plan cuts the weight of the
- * first layer by rows and that of the second by columns; every rank brings its own rows of each batch.  The same code
- * runs on any number of ranks: only the sizes of the chunks differ. */
+ * The data are points of two spirals, which two layers learn to distinguish.  A plan cuts the weight of the first layer
+ * by rows and that of the second by columns.  Every rank has its own rows of each batch.  The same code runs on any
+ * number of ranks: only the sizes of the chunks differ. */
 #include <math.h>
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ typedef struct run {
     double loss[STEPS]; /* of the whole batch; written by rank 0 */
 } run;
 
-/* ---- data: `rows` points from number `first` on, and which spiral each is on ---- */
+/* ---- data: `rows` points from number `first` on, and the spiral of each ---- */
 
 static void put(rsh_tensor *t, int64_t i, double x) {
     if (rsh_tensor_dtype(t) == RSH_F32) ((float *)rsh_tensor_data(t))[i] = (float)x;
@@ -66,7 +66,7 @@ static rsh_status shard_model(rsh_module *m) {
     TRY(rsh_sharding_plan_new(&plan));
     TRY(rsh_sharding_plan_add(plan, "0.weight", rows, NULL));
     TRY(rsh_sharding_plan_add(plan, "2.weight", columns, NULL));
-    TRY(rsh_sharding_plan_reshard_output(plan, "", rows)); /* every rank gets the rows that it brought */
+    TRY(rsh_sharding_plan_reshard_output(plan, "", rows)); /* every rank gets its own rows */
     TRY(rsh_sharding_plan_return_local(plan, ""));
     rsh_status st = rsh_shard_module(m, plan, 0, NULL);
     rsh_sharding_plan_free(plan);
@@ -77,7 +77,7 @@ static rsh_status shard_model(rsh_module *m) {
 
 /* ---- training ---- */
 
-/* One step; *loss is that of this rank's rows, as a part of the mean over the whole batch. */
+/* Runs one step; *loss is the contribution of this rank's rows to the mean over the whole batch. */
 static rsh_status step(rsh_module *m, rsh_optimizer *o, rsh_value *x, rsh_value *label, double *loss) {
     rsh_cross_entropy_opts sum = {sizeof sum, .reduction = RSH_LOSS_SUM};
     rsh_value *logits = NULL, *total = NULL, *mean = NULL;
@@ -119,7 +119,7 @@ static rsh_status train(void *ctx, rsh_comm *comm) {
     return rsh_group_destroy();
 }
 
-/* The largest difference between the losses of two runs, relative to the loss. */
+/* Returns the largest difference between the losses of two runs, relative to the loss. */
 static double difference(const run *a, const run *b) {
     double most = 0;
     for (int i = 0; i < STEPS; i++) most = fmax(most, fabs(a->loss[i] - b->loss[i]) / fmax(b->loss[i], 1e-3));

@@ -1,14 +1,14 @@
-/* Train a GPT-style model of characters, tensor-parallel on 1, 2 and 4 ranks, and see what backward keeps.
+/* Trains a GPT-style character model, tensor-parallel on 1, 2 and 4 ranks, and prints the memory kept for backward.
  *
  *     train_gpt [--full] [--f64] [--steps N] [--ranks N] [--time] [--svg FILE]   ranks are threads: 1, 2 and 4, or N
  *     reshard run -n 4 train_gpt --join ...                                      ranks are processes of this machine
- *     mpirun -n 4 train_gpt --mpi ...                                            ranks are those of an MPI
+ *     mpirun -n 4 train_gpt --mpi ...                                            ranks are those of MPI
  *
- * The program makes its own text.  Query, key, value and the way up are cut by columns, the ways back by rows, the
- * vocabulary over all ranks; what else there is, every rank has.  Each model is trained twice: as it is, and with
- * rsh_input_reshard, which keeps of every replicated tensor one chunk per rank for backward.  Losses are the same bits.
- * --full has 4 layers of width 256 with 8 heads, 256 characters in a row and 8 rows; without, all of it is small.
- * --time takes steps of both in turn and prints the best times. */
+ * The program generates its own text.  Query, key, value and "up" are cut by columns, "out" and "down" by rows, and the
+ * vocabulary over all ranks; everything else is replicated.  Each model is trained twice: without and with
+ * rsh_input_reshard, which keeps only one chunk per rank of every replicated tensor for backward.  Losses are bit for
+ * bit the same.  --full uses 4 layers of width 256 with 8 heads, 256 characters per row and 8 rows; the default is
+ * small.  --time alternates steps of both and prints the best times. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,10 +48,10 @@ typedef struct run {
     int ranks;
     bool reshard;
     double loss[MOST_STEPS];
-    uint64_t kept; /* bytes for backward, on the rank that has most */
+    uint64_t kept; /* bytes kept for backward, the maximum over ranks */
 } run;
 
-/* ---- text: sentences of a small language, made before ranks start ---- */
+/* ---- text: sentences of a small language, generated before ranks start ---- */
 
 static char text[TEXT];
 
@@ -76,7 +76,7 @@ static void make_text(void) {
     }
 }
 
-/* Rows of characters from places of the text that depend on the step alone, and the characters that follow. */
+/* Creates rows of characters from positions of the text that depend only on the step, and the following characters. */
 static rsh_status make_batch(const sizes *s, int step, rsh_value **in, rsh_value **target) {
     rsh_tensor *x = NULL, *y = NULL;
     TRY(rsh_tensor_empty(RSH_I64, 2, (const int64_t[]){s->rows, s->length}, &x));
@@ -94,7 +94,7 @@ static rsh_status make_batch(const sizes *s, int step, rsh_value **in, rsh_value
     return rsh_value_adopt_tensor(y, false, target);
 }
 
-/* ---- the model: characters and positions to vectors, blocks, and a weight for every character that may follow ---- */
+/* ---- the model: embeds characters and positions, runs blocks, and returns a logit for every next character ---- */
 
 static rsh_status through(rsh_module *m, const char *name, rsh_value **v) {
     rsh_module *part = NULL;
@@ -172,7 +172,7 @@ static rsh_status make_model(const sizes *s, rsh_dtype dtype, rsh_module **out) 
     return RSH_OK;
 }
 
-/* Between layers everything stays a DTensor, so that nobody has to guess what a tensor is. */
+/* Between layers everything stays a DTensor, so that placements are always explicit. */
 static rsh_status cut_model(rsh_module *m, rsh_mesh *mesh) {
     rsh_style columns = rsh_colwise_style(), rows = rsh_rowwise_style();
     columns.local_output = rows.local_output = false;
@@ -202,7 +202,7 @@ static rsh_status trainer_new(const settings *set, rsh_comm *comm, bool reshard,
     TRY(rsh_mesh_new(comm, 1, &ranks, NULL, NULL, &t->mesh));
     TRY(make_model(&set->size, set->dtype, &t->m));
     TRY(cut_model(t->m, t->mesh));
-    /* Within a node gathers are copies of this rank's own, which cannot run ahead. */
+    /* Within a node, a rank gathers by copying itself, so a prefetch saves no time. */
     rsh_input_reshard_opts keep = {sizeof keep, .no_prefetch = rsh_comm_nnodes(comm) == 1};
     if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, &keep));
     return rsh_adam_new(t->m, &opts, &t->o);
@@ -214,8 +214,8 @@ static void trainer_free(trainer *t) {
     rsh_mesh_free(t->mesh);
 }
 
-/* The mean over all characters of -log of the probability of the next one.  Logits are cut along the vocabulary, and
- * stay so: ranks exchange a few numbers for each character. */
+/* The mean over all characters of -log of the probability of the next one.  Logits stay cut along the vocabulary: ranks
+ * exchange only a few numbers for each character. */
 static rsh_status loss_of(rsh_value *logits, rsh_value *target, rsh_value **out) {
     rsh_value *flat = NULL, *loss = NULL;
     rsh_status st = rsh_nn_reshape(logits, 2, (const int64_t[]){-1, VOCABULARY}, &flat);
@@ -231,8 +231,8 @@ static double number(const rsh_value *v) {
     return rsh_value_dtype(v) == RSH_F32 ? *(const float *)data : *(const double *)data;
 }
 
-/* *kept: bytes of tensors that came into being in forward and are there when it is over, when the program itself holds
- * nothing of it but the loss. */
+/* *kept: bytes of tensors that forward created and that still exist afterwards, when the program itself holds only the
+ * loss. */
 static rsh_status step(const settings *set, const trainer *t, int i, double *loss, uint64_t *kept) {
     rsh_value *x = NULL, *target = NULL, *logits = NULL, *v = NULL;
     TRY(rsh_optimizer_zero_grad(t->o));
@@ -277,7 +277,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Steps without and with input_reshard in turn: the best of each. */
+/* Alternates steps without and with input_reshard, and reports the best of each. */
 static rsh_status time_steps(void *ctx, rsh_comm *comm) {
     const run *r = ctx;
     trainer t[2] = {{0}};
@@ -303,7 +303,7 @@ static rsh_status time_steps(void *ctx, rsh_comm *comm) {
 
 /* ---- comparing ---- */
 
-/* The largest difference of losses, relative to max(1, loss). */
+/* Returns the largest difference of losses, relative to max(1, loss). */
 static double difference(const run *a, const run *b, int steps) {
     double most = 0;
     for (int i = 0; i < steps; i++) most = fmax(most, fabs(a->loss[i] - b->loss[i]) / fmax(1, b->loss[i]));
@@ -324,7 +324,7 @@ static void print_run(const run *r, const run *first) {
            (double)r->kept / (double)first->kept);
 }
 
-/* Are losses those of the first run, and do they fall? */
+/* Returns whether the losses are those of the first run and decrease. */
 static bool as_expected(const run *r, const run *first) {
     const settings *set = r->set;
     bool single = set->dtype == RSH_F32;
@@ -334,7 +334,7 @@ static bool as_expected(const run *r, const run *first) {
     return r->loss[set->steps - 1] < 0.95 * r->loss[0];
 }
 
-/* Prints run k as soon as it is done, and what is wrong with it; 1: something is. */
+/* Prints run k as soon as it is complete, and any problems; returns 1 if there are any. */
 static int judge(const run *runs, int k) {
     int wrong = 0;
     print_run(&runs[k], &runs[0]);
@@ -384,11 +384,11 @@ static int run_threads(const settings *set) {
             wrong |= judge(runs, n++);
         }
     }
-    if (n && set->svg && draw(set, n, runs)) return fprintf(stderr, "%s cannot be written\n", set->svg), 2;
+    if (n && set->svg && draw(set, n, runs)) return fprintf(stderr, "cannot write %s\n", set->svg), 2;
     return wrong;
 }
 
-/* Ranks are processes that somebody has started; the first one speaks. */
+/* Ranks are processes that a launcher has started; the first one prints. */
 static int run_joined(const settings *set, rsh_comm *comm) {
     static run runs[2];
     int wrong = 0;
@@ -408,7 +408,7 @@ static int run_mpi(const settings *set) {
     rsh_comm *comm = NULL;
     if (library) *(void **)&open = dlsym(library, "rsh_mpi_open");
     if (library) *(void **)&close = dlsym(library, "rsh_mpi_close");
-    if (!open || !close) return fprintf(stderr, "libreshard-mpi is not there: %s\n", dlerror()), 2;
+    if (!open || !close) return fprintf(stderr, "cannot load libreshard-mpi: %s\n", dlerror()), 2;
     rsh_status st = open(&comm);
     int result = st ? fail(st) : run_joined(set, comm);
     st = close(comm);
@@ -457,7 +457,7 @@ int main(int argc, char **argv) {
     settings set = {.size = {2, 32, 4, 16, 8}, .dtype = RSH_F32, .steps = 12};
     for (int i = 1; i < argc; i++)
         if (!read_option(&set, &i, argv)) return fputs(usage, stderr), 2;
-    if (set.steps < 1 || set.steps > MOST_STEPS) return fprintf(stderr, "1 to %d steps\n", MOST_STEPS), 2;
+    if (set.steps < 1 || set.steps > MOST_STEPS) return fprintf(stderr, "--steps must be 1 to %d\n", MOST_STEPS), 2;
     make_text();
     return set.mpi ? run_mpi(&set) : set.join ? run_shm(&set) : run_threads(&set);
 }

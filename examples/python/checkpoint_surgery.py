@@ -31,7 +31,7 @@ def write_model(path):
 
 
 def operate(source, target):
-    """Each rank reads what it needs of the source, and all save the result together."""
+    """Each rank reads the elements that it needs, and all ranks save the result together."""
 
     def main(comm):
         tensors = {}
@@ -47,7 +47,7 @@ def operate(source, target):
 
 
 def fuse(comm, old, layer):
-    """Query, key and value in one tensor, each of them cut for itself: "(64|64|64)/tp"."""
+    """Query, key and value in one tensor, each cut separately: "(64|64|64)/tp"."""
     half = HIDDEN // 2
     mine = slice(half * comm.rank, half * comm.rank + half)
     parts = [old[f"layers.{layer}.{part}.weight"][mine] for part in "qkv"]

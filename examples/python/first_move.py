@@ -15,14 +15,14 @@ b = reshard.Layout("f32[4096, 1024/tp] on dp=2,tp=4")
 plan = reshard.plan(a, b)
 print(f"{plan.bytes_moved} bytes move, {plan.lower_bound} is the least that must")
 
-# One process that holds the parts of all eight ranks.
+# One process that has the parts of all eight ranks.
 whole = np.arange(4096 * 1024, dtype=np.float32).reshape(4096, 1024)
 rows = [whole[1024 * (rank % 4):][:1024] for rank in range(8)]
 columns = reshard.move(a, b, rows)
 assert all(np.array_equal(columns[rank], whole[:, 256 * (rank % 4):][:, :256]) for rank in range(8))
 
 
-# Ranks: here threads; with processes=True processes; under torchrun, srun or mpirun `comm = reshard.join()`.
+# Ranks are threads here; with processes=True they are processes; under torchrun, srun or mpirun use reshard.join().
 def rank_main(comm):
     x = reshard.Sharded(comm, a, rows[comm.rank])  # no copy
     y = x.reshard(b)
@@ -33,7 +33,7 @@ def rank_main(comm):
 for rank, local in enumerate(reshard.run(8, rank_main)):
     assert np.array_equal(local, whole[:, 256 * (rank % 4):][:, :256])
 
-# A checkpoint: saved by eight ranks, converted for four, read in slices.
+# A checkpoint that eight ranks save, that is converted for four ranks and read in slices.
 with tempfile.TemporaryDirectory() as folder:
     model, four = os.path.join(folder, "model"), os.path.join(folder, "model-4")
     name = "layers.0.mlp.up_proj.weight"

@@ -13,13 +13,13 @@ rank, size = world.rank, world.size
 
 
 def chunk(n, k):
-    """The k-th part of n elements, in parts of ceil(n / size)."""
+    """Returns the range of part k of n elements in parts of ceil(n / size)."""
     step = -(-n // size)
     return min(n, k * step), min(n, (k + 1) * step)
 
 
 def by_alltoallw(rows):
-    """What one writes without a library: a datatype for each pair of ranks."""
+    """Moves the matrix without a library: one datatype for each pair of ranks."""
     lo, hi = chunk(N, rank)
     left, right = chunk(M, rank)
     columns = np.empty((N, right - left))
@@ -37,20 +37,20 @@ def by_alltoallw(rows):
 
 
 def message(types):
-    """Counts, displacements and datatypes, as Alltoallw wants them; nothing of an empty block."""
+    """Returns counts, displacements and datatypes for Alltoallw; empty blocks are not sent."""
     counts = [int(t is not None) for t in types]
     return (counts, [0] * size), [t or MPI.BYTE for t in types]
 
 
 def block(shape, sizes, starts):
-    """A datatype for a block of a matrix; None for an empty one."""
+    """Returns a datatype for a block of a matrix; None for an empty one."""
     if 0 in sizes:
         return None
     return MPI.DOUBLE.Create_subarray(shape, sizes, starts).Commit()
 
 
 def by_reshard(comm, rows):
-    """The same in two lines of layouts."""
+    """Moves the matrix with two layouts."""
     x = reshard.Sharded(comm, f"f64[{N}/x, {M}] on x={size}", rows)
     return x.reshard(f"f64[{N}, {M}/x] on x={size}").local.numpy()
 

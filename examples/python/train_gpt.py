@@ -52,7 +52,7 @@ class GPT(nn.Module):
 
 
 def train(comm, steps, cut):
-    """(losses, seconds per step, bytes of tensors that were cut, bytes of them that this rank kept)."""
+    """Returns (losses, seconds per step, bytes of tensors that were cut, bytes of them that this rank kept)."""
     torch.set_num_threads(1)
     torch.manual_seed(20)  # the same on every rank
     ids = torch.tensor([LETTERS.index(c) for c in TEXT])

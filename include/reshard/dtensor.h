@@ -1,13 +1,13 @@
 /* DTensor: a value that is distributed over a mesh by placements.
  *
- * A DTensor is a distributed value (<reshard/grad.h>) with a mesh.  Its layout says what its
- * placements say, and its comm is the comm of the mesh.  Every redistribution is one plan, however
- * many dims the mesh has, and so is its derivative: a gradient keeps the placements that it has
- * until an op wants others.
+ * A DTensor is a distributed value (<reshard/grad.h>) with a mesh.  Its layout expresses its
+ * placements, and its comm is the comm of the mesh.  Every redistribution is a single plan, for any
+ * number of mesh dims, and so is its derivative.  A gradient keeps its placements until an op needs
+ * others.
  *
- * Functions that make a DTensor are collective over the comm of the mesh, unless they say
- * otherwise.  On a rank that is not in the mesh they return RSH_OK and a value of NULL, and a value
- * of NULL goes through all functions here as NULL.  The caller frees *out. */
+ * Functions that create a DTensor are collective over the comm of the mesh, unless they say
+ * otherwise.  On a rank that is not in the mesh they return RSH_OK and NULL, and all functions here
+ * accept NULL as such a value and return NULL for it.  The caller frees *out. */
 #ifndef RESHARD_DTENSOR_H
 #define RESHARD_DTENSOR_H
 
@@ -19,14 +19,14 @@
 extern "C" {
 #endif
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* Distributes a whole tensor.  Every rank gives a tensor of the same shape and dtype; the elements
- * are those of the rank at position `source` of the mesh, or with RSH_SOURCE_OWN each rank's own,
- * which must then be equal.  The result is a leaf.
- * RSH_EVALUE if the number of placements is not the mesh's, or `source` is not in the mesh;
- * RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_EMISMATCH if shapes or dtypes
- * differ; RSH_ETYPE if a gradient is required of a dtype that has none.
+/* Distributes a whole tensor.  Every rank passes a tensor of the same shape and dtype.  The
+ * elements are taken from the rank at position `source` of the mesh, or with RSH_SOURCE_OWN from
+ * each rank's own tensor; these must then be equal.  The result is a leaf.
+ * RSH_EVALUE if the number of placements is not the number of mesh dims, or `source` is not in the
+ * mesh; RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_EMISMATCH if shapes or dtypes
+ * differ; RSH_ETYPE if a gradient is required and the dtype has none.
  * Collective over the mesh. */
 #define RSH_SOURCE_OWN (-1)
 RSH_API rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_grad, rsh_mesh *mesh,
@@ -35,32 +35,33 @@ RSH_API rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_gra
 
 typedef struct rsh_from_local_opts {
     size_t struct_size;   /* sizeof(rsh_from_local_opts) */
-    const int64_t *shape; /* of the whole; NULL: it is worked out from the sizes on all ranks */
-    bool check;           /* compare what replicas hold; RSH_EVALUE on all ranks if they differ */
+    const int64_t *shape; /* of the whole tensor; NULL: computed from the sizes on all ranks */
+    bool check;           /* compare replicas; if they differ, return RSH_EVALUE on all ranks */
 } rsh_from_local_opts;
 #define RSH_FROM_LOCAL_OPTS_INIT {sizeof(rsh_from_local_opts), 0, 0}
 
-/* A plain value as this rank's part.  The elements are shared.  `opts` may be NULL: zeros.  The
- * gradient comes back with these placements, partial ones replaced by replicated.
+/* Creates a DTensor from plain values, each of which is its rank's part.  The elements are shared.
+ * `opts` may be NULL.  The gradient has the same placements, where partial becomes replicated.
  * RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of the parts do
- * not go together, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over
- * the mesh; local if the shape is given and nothing is checked. */
+ * not match, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over the
+ * mesh; local if the shape is given and `check` is false. */
 RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n,
                                           const rsh_place *places, const rsh_from_local_opts *opts,
                                           rsh_value **out);
 
-/* A DTensor of one number.  For random numbers fill it with rsh_sharded_uniform or
- * rsh_sharded_normal of rsh_value_sharded(*out): they are the same on every mesh.
+/* Creates a DTensor in which every element is `number`.  For random numbers, fill it with
+ * rsh_sharded_uniform or rsh_sharded_normal of rsh_value_sharded(*out): they are the same on every
+ * mesh.
  * RSH_EVALUE, RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_dtensor_full(rsh_mesh *mesh, int n, const rsh_place *places, rsh_dtype dtype,
                                     int ndim, const int64_t *shape, double number,
                                     rsh_value **out);
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
-/* The mesh, borrowed; NULL if the value is not a DTensor.  Local. */
+/* Returns the mesh, borrowed; NULL if the value is not a DTensor.  Local. */
 RSH_API rsh_mesh *rsh_dtensor_mesh(const rsh_value *v);
-/* The placements, one for each dim of the mesh.  RSH_EVALUE if the value is not a DTensor.
+/* Returns the placements, one for each dim of the mesh.  RSH_EVALUE if the value is not a DTensor.
  * Local. */
 RSH_API rsh_status rsh_dtensor_places(const rsh_value *v, rsh_place *places);
 /* Writes dtype, shape, placements and mesh, and this rank's part as rsh_tensor_print writes it.
@@ -69,47 +70,46 @@ RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 
 /* ---- moving ---- */
 
-/* The same tensor with other placements, and in another dtype if the last argument is not the
- * value's (RSH_DTYPE_NONE: as it is).  Equal placements move nothing.  The derivative brings the
- * gradient from the placements that it has to those of the source, partial ones replaced by
- * replicated.
- * RSH_EVALUE if the value is not a DTensor, or for a wrong number of placements; RSH_ERUNTIME if a
- * dim becomes partial that was not, or with another op; RSH_EUNSUP if ops are mixed.
+/* Redistributes a tensor to other placements, and converts it to `dtype` (RSH_DTYPE_NONE: no
+ * conversion).  Equal placements move nothing.  The derivative moves the gradient from its current
+ * placements to those of the source, where partial becomes replicated.
+ * RSH_EVALUE if the value is not a DTensor, or the number of placements is wrong; RSH_ERUNTIME if a
+ * dim would become partial, or partial with another op; RSH_EUNSUP if ops are mixed.
  * Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place *places,
                                             rsh_dtype dtype, rsh_value **out);
-/* The same in steps: rsh_value_transit_test and rsh_value_transit_wait go on with it.  The caller
- * frees *out.  Errors as above.  Collective over the mesh. */
+/* Does the same in steps; continue with rsh_value_transit_test and rsh_value_transit_wait.  The
+ * caller frees *out.  Errors as above.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places,
                                                   rsh_dtype dtype, rsh_value_transit **out);
-/* The same tensor on another mesh of the same parent, of any shape and ranks.  All ranks of the
- * parent call, with both meshes; v is NULL on ranks outside `from`, and the shape comes from those
- * that have it.  `places` are for `to`; none is partial.  On ranks outside `to` the result is NULL,
- * or, if a gradient is recorded, a plain value of one element, 0: with rsh_backward of it such a
- * rank takes part when the others go back, since gradients come back from `to` to `from` in the
- * parent too.
- * RSH_EVALUE if the parents differ, v is not on `from`, or for a wrong number of placements;
- * RSH_ERUNTIME if a placement is partial; RSH_EMISMATCH if ranks ask for different things.
+/* Moves a tensor to another mesh with the same parent, of any shape and ranks.  All ranks of the
+ * parent call it, with both meshes.  v is NULL on ranks outside `from`; they learn the shape from
+ * the others.  `places` are for `to` and must not be partial.  On ranks outside `to` the result is
+ * NULL or, if a gradient is recorded, a plain value with one element, 0.  Such a rank must call
+ * rsh_backward on that value when the others run backward, because gradients move back through the
+ * parent.
+ * RSH_EVALUE if the parents differ, v is not on `from`, or the number of placements is wrong;
+ * RSH_ERUNTIME if a placement is partial; RSH_EMISMATCH if ranks pass different arguments.
  * Collective over the parent. */
 RSH_API rsh_status rsh_dtensor_move(rsh_value *v, rsh_mesh *from, rsh_mesh *to, int n,
                                     const rsh_place *places, rsh_dtype dtype, rsh_value **out);
-/* This rank's part as a plain value, on the same elements.  `grads` are the placements that its
- * gradient has, one for each dim of the mesh; NULL: those of v.  A partial v usually wants
- * replicated ones.  Of a value of rsh_dtensor_part: the same elements, without its mark.
+/* Returns this rank's part as a plain value on the same elements.  `grads` are the placements of
+ * its gradient, one for each dim of the mesh; NULL: those of v.  If v is partial, the gradient is
+ * usually replicated.  v may also be a result of rsh_dtensor_part: then the mark is removed.
  * RSH_EVALUE if v is neither; RSH_EUNSUP, RSH_EINDEX as for rsh_mesh_layout.  Local. */
 RSH_API rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value **out);
-/* The same, and the value remembers whose part it is, unless every rank has the whole tensor; so do
- * values that ops compute from it.  Nobody takes such a value for replicated (rsh_input_reshard),
- * and rsh_dtensor_to_local gives the same elements without the mark.
+/* Does the same, but marks the value as a part of the DTensor, unless every rank has the whole
+ * tensor.  Values that ops compute from it are marked too.  A marked value is never treated as
+ * replicated (rsh_input_reshard).  rsh_dtensor_to_local removes the mark.
  * Errors as above; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **out);
-/* The mesh of such a value, borrowed; NULL: it is none.  The layout of the DTensor that it is this
- * rank's part of, borrowed; NULL: it was computed from one.  Local. */
+/* Return the mesh of a marked value, borrowed, or NULL if it is not marked; and the layout of its
+ * DTensor, borrowed, or NULL if the value was computed from a part.  Local. */
 RSH_API rsh_mesh *rsh_dtensor_part_mesh(const rsh_value *v);
 RSH_API const rsh_layout *rsh_dtensor_part_layout(const rsh_value *v);
-/* The whole tensor as a plain value on every rank of the mesh; `grads` as above, after it has been
- * replicated.  The caller frees *out.
- * Errors as for rsh_dtensor_redistribute and rsh_dtensor_to_local.  Collective over the mesh. */
+/* Returns the whole tensor as a plain value on every rank of the mesh.  `grads` are the placements
+ * of its gradient, as above.  The caller frees *out.
+ * Errors of rsh_dtensor_redistribute and rsh_dtensor_to_local.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_full_tensor(rsh_value *v, const rsh_place *grads, rsh_value **out);
 
 #ifdef __cplusplus

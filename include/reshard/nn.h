@@ -1,5 +1,5 @@
-/* nn: ops with gradients, modules, optimizers and sharded modules, in libreshard-nn, a library of
- * its own on the public headers of the core.
+/* nn: ops with gradients, modules, optimizers and sharded modules.  libreshard-nn is a library of
+ * its own that uses only the public headers of the core.
  *
  * Link with -lreshard-nn (pkg-config reshard-nn, CMake's reshard::nn). */
 #ifndef RESHARD_NN_H

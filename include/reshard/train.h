@@ -1,4 +1,4 @@
-/* train: the parts of the core that training needs: gradients, meshes and DTensors.
+/* train: the part of the core that is for training: gradients, meshes and DTensors.
  *
  * Read the headers in this order.  Ops, modules and optimizers are in <reshard/nn.h>. */
 #ifndef RESHARD_TRAIN_H

@@ -1,7 +1,7 @@
-/* DLPack: the structs by which programs hand arrays to each other without copying.
+/* DLPack: the structs with which programs pass arrays to each other without copying.
  *
- * The layout of version 1 in memory, and of the older capsules without a version.  Everything is
- * laid out as the standard requires; the names are ours. */
+ * They have the memory layout of version 1, and of the older capsules without a version, as the
+ * standard requires; only the names are ours. */
 #ifndef DLPACK_ABI_H
 #define DLPACK_ABI_H
 
@@ -11,7 +11,7 @@ enum { DLPACK_MAJOR = 1, DLPACK_MINOR = 0 };
 enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3, DLPACK_ROCM_HOST = 11 };
 enum { DLPACK_READ_ONLY = 1, DLPACK_IS_COPY = 2 }; /* flags */
 
-/* What an element is; bits and lanes stand beside it. */
+/* The type code of an element; bits and lanes are separate members. */
 enum {
     DLPACK_INT = 0,
     DLPACK_UINT = 1,

@@ -1,4 +1,4 @@
-/* Array: memory of this process with shape, strides and dtype, for NumPy, PyTorch and others to look at. */
+/* Array: memory of this process with shape, strides and dtype, which NumPy, PyTorch and others can access. */
 #include "py_module.h"
 
 #include "dlpack_abi.h"
@@ -41,7 +41,7 @@ static void array_dealloc(PyObject *self) {
 
 /* ---- the buffer protocol ---- */
 
-/* What NumPy shows where it has no such dtype: the bits as an unsigned integer. */
+/* If NumPy lacks the dtype, the buffer has unsigned integers of the same size. */
 static const char *format_of(rsh_dtype dtype) {
     switch (dtype) {
     case RSH_BOOL: return "?";
@@ -152,7 +152,7 @@ static element_code code_of(rsh_dtype dtype) {
     }
 }
 
-/* What a consumer gets; the object behind it lives until the consumer calls the deleter. */
+/* The data of an exported array; the object is kept alive until the consumer calls the deleter. */
 typedef struct lent {
     union {
         dlpack_old old;
@@ -174,7 +174,7 @@ static void delete_old(dlpack_old *self) { lent_free(self->ctx); }
 static void delete_versioned(dlpack_versioned *self) { lent_free(self->ctx); }
 
 static void destroy_old(PyObject *capsule) {
-    if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* a consumer took it */
+    if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* a consumer has taken it */
     delete_old(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
@@ -238,11 +238,16 @@ static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *keywords
         return NULL;
     bool versioned = wants_version(max_version);
     if (PyErr_Occurred()) return NULL;
-    if (stream != Py_None) return PyErr_Format(PyExc_BufferError, "stream must be None for memory of the cpu");
+    if (stream != Py_None)
+        return PyErr_Format(PyExc_BufferError, "stream must be None for CPU memory, got another value");
     if (copy != Py_None && PyObject_IsTrue(copy))
-        return PyErr_Format(PyExc_BufferError, "reshard arrays are exported without a copy; copy the result");
+        return PyErr_Format(
+            PyExc_BufferError,
+            "reshard arrays are exported without a copy, so copy must not be True; copy the result instead");
     if (get(self)->readonly && !versioned)
-        return PyErr_Format(PyExc_BufferError, "array is read-only, which DLPack cannot say before version 1");
+        return PyErr_Format(
+            PyExc_BufferError,
+            "array is read-only, which DLPack supports only from version 1 on; pass max_version=(1, 0)");
     return lend(self, versioned);
 }
 
@@ -305,15 +310,16 @@ static PyObject *array_repr(PyObject *self) {
 
 static Py_ssize_t array_length(PyObject *self) {
     if (rsh_tensor_ndim(tensor_of(self)) > 0) return (Py_ssize_t)rsh_tensor_shape(tensor_of(self))[0];
-    PyErr_SetString(PyExc_TypeError, "len() of an array without dims");
+    PyErr_SetString(PyExc_TypeError, "an array without dims has no len()");
     return -1;
 }
 
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))array_dlpack, METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-     "A DLPack capsule, without a copy."},
-    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, "__dlpack_device__()\n--\n\n(1, 0): memory of the cpu."},
+     "Returns a DLPack capsule, without a copy."},
+    {"__dlpack_device__", array_dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n--\n\nReturns (1, 0), which means CPU memory."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -323,9 +329,9 @@ static PyGetSetDef getters[] = {
     {"dtype", get_dtype, NULL, "The name of the dtype, such as \"f32\".", NULL},
     {"ndim", get_ndim, NULL, "The number of dims.", NULL},
     {"size", get_size, NULL, "The number of elements.", NULL},
-    {"nbytes", get_nbytes, NULL, "The bytes of all elements.", NULL},
+    {"nbytes", get_nbytes, NULL, "The size of all elements in bytes.", NULL},
     {"address", get_address, NULL, "The address of the first element.", NULL},
-    {"readonly", get_readonly, NULL, "Must the memory not be written?", NULL},
+    {"readonly", get_readonly, NULL, "True if the memory must not be written.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -340,8 +346,8 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, getters},
     {Py_tp_doc,
      "Array(object, dtype=None)\n--\n\nAn array of this process, without a copy of its elements.\n\n"
-     "np.asarray(a), torch.from_dlpack(a) and memoryview(a) look at the same memory.  Where NumPy lacks a dtype\n"
-     "(bf16, f8e4m3, f8e5m2) the buffer has unsigned integers of the same size; numpy() uses ml_dtypes if it is\n"
+     "np.asarray(a), torch.from_dlpack(a) and memoryview(a) share its memory.  If NumPy lacks a dtype\n"
+     "(bf16, f8e4m3, f8e5m2), the buffer has unsigned integers of the same size; numpy() uses ml_dtypes if it is\n"
      "installed."},
     {0, NULL},
 };

@@ -1,4 +1,4 @@
-/* An open checkpoint: names, shapes, and boxes of tensors that are read when asked for. */
+/* An open checkpoint: names, shapes, and boxes of tensors that are read on demand. */
 #include "py_ckpt.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 typedef struct py_ckpt {
     PyObject_HEAD
     rsh_ckpt *c; /* owned; NULL: closed */
-    int readers; /* threads that read from it without the interpreter's lock */
+    int readers; /* number of threads that read from it without the interpreter lock */
 } py_ckpt;
 
 PyTypeObject *py_ckpt_type;
@@ -62,7 +62,7 @@ static PyObject *ckpt_close(PyObject *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* ---- what is in it ---- */
+/* ---- content ---- */
 
 static PyObject *entry_object(int64_t i, const rsh_ckpt_entry *e) {
     PyObject *layout = e->layout ? py_layout_wrap(rsh_layout_hold(e->layout)) : Py_NewRef(Py_None);
@@ -134,12 +134,13 @@ static PyObject *ckpt_kind(PyObject *self, PyObject *none) {
 
 /* ---- reading ---- */
 
-/* Storage-only elements of a whole byte are read as u8. */
+/* Storage-only elements of one byte are read as u8. */
 static int stored_dtype(const rsh_ckpt_entry *e, rsh_dtype *out) {
     *out = rsh_dtype_size(e->dtype) ? e->dtype : RSH_U8;
     if (rsh_dtype_size(e->dtype) || rsh_dtype_bits(e->dtype) == 8) return 0;
-    PyErr_Format(PyExc_NotImplementedError, "tensor \"%s\" has elements of %d bits (%s), which cannot be read alone",
-                 e->name, rsh_dtype_bits(e->dtype), rsh_dtype_name(e->dtype));
+    PyErr_Format(PyExc_NotImplementedError,
+                 "cannot read tensor \"%s\": its elements have %d bits (%s), and only whole bytes can be read", e->name,
+                 rsh_dtype_bits(e->dtype), rsh_dtype_name(e->dtype));
     return -1;
 }
 
@@ -154,7 +155,7 @@ static rsh_tensor *target_for(const rsh_box *box, int ndim, rsh_dtype dtype) {
 static int check_target(const rsh_tensor *t, const rsh_box *box, int ndim) {
     bool same = rsh_tensor_ndim(t) == ndim;
     for (int d = 0; same && d < ndim; d++) same = rsh_tensor_shape(t)[d] == box->hi[d] - box->lo[d];
-    if (!same) PyErr_SetString(PyExc_ValueError, "out must have the shape of what is read");
+    if (!same) PyErr_SetString(PyExc_ValueError, "out must have the shape of the box that is read");
     return same ? 0 : -1;
 }
 
@@ -180,7 +181,8 @@ static PyObject *ckpt_read(PyObject *self, PyObject *args) {
     const rsh_ckpt *c = py_ckpt_get(self);
     if (!c || py_check(rsh_ckpt_get_tensor(c, number, &e)) || stored_dtype(&e, &dtype)) return NULL;
     if (py_ints_from(lo, RSH_MAX_NDIM, box.lo, &nlo) || py_ints_from(hi, RSH_MAX_NDIM, box.hi, &nhi)) return NULL;
-    if (nlo != e.ndim || nhi != e.ndim) return PyErr_Format(PyExc_ValueError, "box must have %d dims", e.ndim);
+    if (nlo != e.ndim || nhi != e.ndim)
+        return PyErr_Format(PyExc_ValueError, "the box must have %d dims, as the tensor has", e.ndim);
     rsh_tensor *t = out == Py_None ? target_for(&box, e.ndim, dtype) : py_import(out, dtype, true, NULL);
     if (!t || check_target(t, &box, e.ndim)) {
         rsh_tensor_free(t);
@@ -192,7 +194,7 @@ static PyObject *ckpt_read(PyObject *self, PyObject *args) {
     return st ? py_raise(st) : Py_NewRef(out);
 }
 
-/* ---- sharded tensors to files and back ---- */
+/* ---- saving and loading sharded tensors ---- */
 
 const char **py_texts_from(PyObject *list, int64_t *n) {
     *n = PyList_Size(list);
@@ -301,7 +303,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, ckpt_new},
     {Py_tp_dealloc, ckpt_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "An open checkpoint; reshard.Checkpoint is the mapping around it."},
+    {Py_tp_doc, "An open checkpoint; reshard.Checkpoint wraps it as a mapping."},
     {0, NULL},
 };
 

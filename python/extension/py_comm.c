@@ -1,4 +1,4 @@
-/* Comm: a group of ranks.  One thread is its rank and uses it. */
+/* Comm: a group of ranks.  It belongs to one thread, its rank. */
 #include "py_comm.h"
 
 #include <string.h>
@@ -7,9 +7,9 @@ PyTypeObject *py_comm_type;
 
 static py_comm *get(PyObject *self) { return (py_comm *)self; }
 
-/* ---- calls without the interpreter's lock ---- */
+/* ---- calls without the interpreter lock ---- */
 
-/* Waits ask this now and then: did the user press Ctrl-C, or was the rank told to stop? */
+/* Waits poll this function: returns 1 if the user pressed Ctrl-C or the rank should stop. */
 static int is_interrupted(void *ctx) {
     py_comm *comm = ctx;
     if (comm->stop) return 1;
@@ -28,8 +28,7 @@ int py_comm_check(py_comm *comm) {
 PyThreadState *py_comm_begin(py_comm *comm) {
     if (py_comm_check(comm)) return NULL;
     if (comm->busy) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "comm is in use by another thread; only the thread that is its rank uses it");
+        PyErr_SetString(PyExc_RuntimeError, "comm is in use by another thread; only its own thread may use it");
         return NULL;
     }
     comm->busy = 1;
@@ -76,7 +75,7 @@ static void end_users(py_comm *comm) {
     }
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 PyObject *py_comm_wrap(rsh_comm *c, bool by_mpi) {
     py_comm *self = py_object_new(py_comm_type);
@@ -109,7 +108,7 @@ static PyObject *comm_threads(PyObject *module, PyObject *arg) {
     return list;
 }
 
-/* Joining has no comm yet that could be told to stop. */
+/* During a join there is no comm yet whose stop flag could be set. */
 static int only_signals(void *none) {
     (void)none;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -133,7 +132,7 @@ static PyObject *comm_join(PyObject *module, PyObject *args) {
     return st ? py_raise(st) : py_comm_wrap(c, false);
 }
 
-/* ---- ending ---- */
+/* ---- closing ---- */
 
 static rsh_status free_comm(py_comm *self) {
     rsh_comm *c = self->c;
@@ -148,20 +147,20 @@ static rsh_status free_comm(py_comm *self) {
 static PyObject *comm_close(PyObject *self, PyObject *none) {
     (void)none;
     if (!get(self)->c) Py_RETURN_NONE;
-    if (get(self)->busy) return PyErr_Format(PyExc_RuntimeError, "comm is in use by another thread");
+    if (get(self)->busy) return PyErr_Format(PyExc_RuntimeError, "cannot close the comm: another thread is using it");
     end_users(get(self));
     rsh_status st = free_comm(get(self));
     if (st) return py_raise(st);
     Py_RETURN_NONE;
 }
 
-/* Freeing a comm of MPI is collective, which the collector of garbage cannot be. */
+/* Freeing an MPI comm is collective, which garbage collection cannot be. */
 static void comm_dealloc(PyObject *self) {
     py_comm *comm = get(self);
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (comm->c && comm->by_mpi)
-        PyErr_WarnEx(PyExc_ResourceWarning, "comm over MPI was not closed; call close() on every rank", 1);
+        PyErr_WarnEx(PyExc_ResourceWarning, "an MPI comm was not closed; call close() on every rank", 1);
     else if (comm->c)
         free_comm(comm);
     PyErr_Restore(type, value, trace);
@@ -332,18 +331,20 @@ static PyObject *comm_repr(PyObject *self) {
 static PyMethodDef methods[] = {
     {"barrier", comm_barrier, METH_NOARGS, "barrier()\n--\n\nReturns when every rank has called it.  Collective."},
     {"allgather_bytes", comm_allgather, METH_VARARGS,
-     "allgather_bytes(data)\n--\n\nThe bytes of every rank, as a list; all give the same number.  Collective."},
+     "allgather_bytes(data)\n--\n\nReturns the bytes of every rank as a list; all ranks must pass the same length.  "
+     "Collective."},
     {"allreduce", comm_allreduce, METH_VARARGS,
-     "allreduce(array, op='sum')\n--\n\nCombines a few numbers of every rank, element by element.  Collective.\n"
+     "allreduce(array, op='sum')\n--\n\nReduces a few numbers over all ranks, element by element.  Collective.\n"
      "For tensors, reshard a layout with partial values instead."},
     {"split", (PyCFunction)(void (*)(void))comm_split, METH_VARARGS | METH_KEYWORDS,
-     "split(colour, key=0)\n--\n\nA comm of the ranks of equal colour, ordered by (key, rank); None for a negative\n"
+     "split(colour, key=0)\n--\n\nReturns a comm of the ranks with equal colour, ordered by (key, rank); None for a "
+     "negative\n"
      "colour.  Collective."},
-    {"node", comm_node, METH_O, "node(rank)\n--\n\nThe node of a rank."},
+    {"node", comm_node, METH_O, "node(rank)\n--\n\nReturns the node of a rank."},
     {"cache_stats", comm_cache_stats, METH_NOARGS,
-     "cache_stats()\n--\n\nHow often plans and bindings were found in the cache, as a dict."},
+     "cache_stats()\n--\n\nReturns a dict that tells how often plans and bindings were found in the cache."},
     {"close", comm_close, METH_NOARGS,
-     "close()\n--\n\nLeaves the comm.  Execs and transits on it end.  Over MPI this is collective."},
+     "close()\n--\n\nCloses the comm, and all execs and transits on it.  With MPI this is collective."},
     {"_fail", comm_fail, METH_VARARGS, NULL},
     {"_stop", comm_stop, METH_NOARGS, NULL},
     {"__enter__", comm_enter, METH_NOARGS, NULL},
@@ -355,8 +356,8 @@ static PyGetSetDef getters[] = {
     {"rank", get_rank, NULL, "The rank of this thread or process.", NULL},
     {"size", get_size, NULL, "The number of ranks.", NULL},
     {"engine", get_engine, NULL, "\"threads\", \"shm\" or \"mpi\".", NULL},
-    {"nnodes", get_nnodes, NULL, "The number of nodes: ranks of one node can read each other's memory.", NULL},
-    {"closed", get_closed, NULL, "Has this rank left?", NULL},
+    {"nnodes", get_nnodes, NULL, "The number of nodes.  Ranks of one node can read each other's memory.", NULL},
+    {"closed", get_closed, NULL, "True if this rank has closed the comm.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -366,15 +367,16 @@ static PyType_Slot slots[] = {
     {Py_tp_repr, comm_repr},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
-    {Py_tp_doc, "Comm(mpi_comm)\n--\n\nA group of ranks, here on a communicator of mpi4py.\n\n"
-                "reshard.run() and reshard.join() make comms without MPI.  One thread uses a comm: its rank.  Every\n"
-                "rank makes the same collective calls in the same order."},
+    {Py_tp_doc,
+     "Comm(mpi_comm)\n--\n\nA group of ranks, here on a communicator of mpi4py.\n\n"
+     "reshard.run() and reshard.join() create comms without MPI.  A comm belongs to one thread, its rank.  Every\n"
+     "rank must make the same collective calls in the same order."},
     {0, NULL},
 };
 
 static PyType_Spec spec = {"reshard.Comm", sizeof(py_comm), 0, Py_TPFLAGS_DEFAULT, slots};
 
-/* Another thread finds the exception when it next runs code of Python. */
+/* The other thread raises the exception when it next runs Python code. */
 static PyObject *raise_in_thread(PyObject *module, PyObject *args) {
     unsigned long thread;
     PyObject *error;

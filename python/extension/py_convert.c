@@ -1,11 +1,11 @@
-/* Checkpoints from one cut to another, and comparisons. */
+/* Conversions and comparisons of checkpoints. */
 #include "py_ckpt.h"
 
 #include <string.h>
 
 /* ---- progress ---- */
 
-/* Called by a thread of the library; an exception stops the work and is kept for the caller. */
+/* Called by a thread of the library.  An exception stops the work and is kept for the caller. */
 int py_progress_tell(void *ctx, uint64_t done, uint64_t total) {
     py_progress *p = ctx;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -35,7 +35,7 @@ static void progress_drop(py_progress *p) {
 /* ---- options ---- */
 
 typedef struct conversion {
-    PyObject *source, *target;       /* owned: paths as bytes */
+    PyObject *source, *target;       /* owned; paths as bytes */
     PyObject *from_rules, *to_rules; /* owned */
     const char **include, **exclude; /* owned */
     rsh_convert_opts opts;
@@ -114,7 +114,7 @@ static PyObject *convert(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* ---- what a conversion would do ---- */
+/* ---- previews ---- */
 
 static PyObject *layout_or_none(const rsh_layout *l) {
     return l ? py_layout_wrap(rsh_layout_hold(l)) : Py_NewRef(Py_None);

@@ -1,4 +1,4 @@
-/* Errors: a status of the library as an exception of Python. */
+/* Errors: raises the Python exception for a status of the library. */
 #include "py_module.h"
 
 PyObject *py_peer_error, *py_mismatch_error;
@@ -36,7 +36,7 @@ int py_errors_add(PyObject *module) {
                                               "Another rank failed, died or left while this rank was waiting for it.",
                                               PyExc_RuntimeError, NULL);
     py_mismatch_error = PyErr_NewExceptionWithDoc(
-        "reshard.MismatchError", "Ranks made different collective calls or asked for different things.",
+        "reshard.MismatchError", "Ranks made different collective calls, or passed different arguments.",
         PyExc_RuntimeError, NULL);
     if (!py_peer_error || !py_mismatch_error) return -1;
     if (PyModule_AddObjectRef(module, "PeerError", py_peer_error)) return -1;

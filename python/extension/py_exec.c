@@ -1,4 +1,4 @@
-/* Exec and Transit: moves that are bound once and run often, and moves in steps. */
+/* Exec and Transit: moves that are bound once and run repeatedly, and moves in steps. */
 #include "py_comm.h"
 #include "py_plan.h"
 
@@ -67,7 +67,7 @@ PyObject *py_sharded_begin(PyObject *object, PyObject *args, PyObject *keywords)
 
 static int transit_check(const py_transit *self) {
     if (self->t) return 0;
-    PyErr_SetString(PyExc_ValueError, "transit has ended: it was waited for, or its comm was closed");
+    PyErr_SetString(PyExc_ValueError, "the transit has ended: wait() was called, or its comm was closed");
     return -1;
 }
 
@@ -100,15 +100,15 @@ static PyObject *transit_wait(PyObject *object, PyObject *none) {
 
 static PyMethodDef transit_methods[] = {
     {"test", transit_test, METH_NOARGS,
-     "test()\n--\n\nMakes what progress it can without waiting; True if wait() will not wait."},
-    {"wait", transit_wait, METH_NOARGS, "wait()\n--\n\nWaits for the rest and returns the Sharded.  Collective."},
+     "test()\n--\n\nMakes progress without waiting; returns True if wait() will not block."},
+    {"wait", transit_wait, METH_NOARGS, "wait()\n--\n\nCompletes the move and returns the Sharded.  Collective."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot transit_slots[] = {
     {Py_tp_dealloc, transit_dealloc},
     {Py_tp_methods, transit_methods},
-    {Py_tp_doc, "A reshard that was begun.  The source must not change before wait() returns."},
+    {Py_tp_doc, "A reshard in progress.  The source must not change before wait() returns."},
     {0, NULL},
 };
 
@@ -155,7 +155,7 @@ static PyObject *exec_wrap(rsh_exec *e, py_sharded *source, py_sharded *target) 
     return (PyObject *)self;
 }
 
-/* The memory of all parts of this rank; freed with free, which needs no lock. */
+/* Lists the memory of all parts of this rank; freed with free, which needs no lock. */
 static rsh_memory *memory_of(const rsh_sharded *s) {
     int64_t n = rsh_sharded_nparts(s);
     rsh_memory *list = calloc((size_t)n + 1, sizeof *list);
@@ -169,7 +169,8 @@ static rsh_memory *memory_of(const rsh_sharded *s) {
 static rsh_status bind_memory(const rsh_plan *p, rsh_comm *c, const rsh_sharded *from, const rsh_sharded *to,
                               rsh_exec **out) {
     rsh_memory *source = memory_of(from), *target = memory_of(to);
-    rsh_status st = source && target ? rsh_exec_bind(p, c, source, target, out) : rsh_fail(RSH_ENOMEM, "no memory");
+    rsh_status st = source && target ? rsh_exec_bind(p, c, source, target, out)
+                                     : rsh_fail(RSH_ENOMEM, "out of memory while binding a move");
     free(source);
     free(target);
     return st;
@@ -186,7 +187,7 @@ static rsh_status bind_pair(py_sharded *source, py_sharded *target, py_options *
     return st;
 }
 
-/* The target that bind was given, or a new one in the layout. */
+/* Returns the target that was passed to bind, or creates one with the given layout. */
 static py_sharded *target_of(py_sharded *source, PyObject *object) {
     rsh_sharded *s = NULL;
     if (PyObject_TypeCheck(object, py_sharded_type)) {
@@ -232,9 +233,10 @@ static int check_layouts(const rsh_plan *p, const py_sharded *source, const py_s
         rsh_layout_equal(rsh_plan_from(p, 0), rsh_sharded_layout(source->s)) &&
         rsh_layout_equal(rsh_plan_to(p, 0), rsh_sharded_layout(target->s)))
         return 0;
-    PyErr_SetString(PyExc_ValueError,
-                    "plan must be of 1 tensor, with the layouts of source and target, which must be on the same comm "
-                    "and the target writable");
+    PyErr_SetString(
+        PyExc_ValueError,
+        "the plan must have 1 tensor with the layouts of source and target; these must be on the same comm, "
+        "and the target must be writable");
     return -1;
 }
 
@@ -256,7 +258,7 @@ PyObject *py_plan_bind(PyObject *self, PyObject *args) {
 
 static PyThreadState *exec_begin_call(py_exec *self) {
     if (self->e) return py_comm_begin(self->source->comm);
-    PyErr_SetString(PyExc_ValueError, "exec has ended: its comm was closed");
+    PyErr_SetString(PyExc_ValueError, "the exec has ended: its comm was closed");
     return NULL;
 }
 
@@ -271,7 +273,8 @@ static PyObject *exec_step(PyObject *object, rsh_status (*step)(rsh_exec *)) {
 
 static PyObject *exec_call(PyObject *self, PyObject *args, PyObject *keywords) {
     if (PyTuple_Size(args) || (keywords && PyDict_Size(keywords)))
-        return PyErr_Format(PyExc_TypeError, "an Exec is called without arguments; bind says what it moves");
+        return PyErr_Format(PyExc_TypeError,
+                            "an Exec must be called without arguments; bind() determines what it moves");
     return exec_step(self, rsh_exec_run);
 }
 
@@ -286,7 +289,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The same runs without Python between them, to compare with. */
+/* Measures runs without Python in between, for comparison. */
 static PyObject *exec_time_runs(PyObject *object, PyObject *arg) {
     py_exec *self = (py_exec *)object;
     long n = PyLong_AsLong(arg);
@@ -347,7 +350,7 @@ static PyObject *exec_stats(PyObject *object, PyObject *none) {
     py_exec *self = (py_exec *)object;
     rsh_exec_stats s = RSH_EXEC_STATS_INIT;
     (void)none;
-    if (!self->e) return PyErr_Format(PyExc_ValueError, "exec has ended: its comm was closed");
+    if (!self->e) return PyErr_Format(PyExc_ValueError, "the exec has ended: its comm was closed");
     if (py_check(rsh_exec_get_stats(self->e, &s))) return NULL;
     typedef unsigned long long number;
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:K}", "runs", (number)s.runs, "bytes_local", (number)s.bytes_local,
@@ -367,18 +370,20 @@ static PyObject *get_target(PyObject *self, void *none) {
 
 static PyMethodDef exec_methods[] = {
     {"run", exec_run, METH_NOARGS, "run()\n--\n\nMoves the elements and returns the target.  Collective."},
-    {"begin", exec_begin, METH_NOARGS, "begin()\n--\n\nSays that the source is ready; wait() finishes.  Collective."},
+    {"begin", exec_begin, METH_NOARGS,
+     "begin()\n--\n\nStarts a run; the source must be ready.  wait() completes it.  Collective."},
     {"test", exec_test, METH_NOARGS,
-     "test()\n--\n\nMakes what progress it can without waiting; True if the run is done."},
-    {"wait", exec_wait, METH_NOARGS, "wait()\n--\n\nFinishes the run that was begun and returns the target."},
+     "test()\n--\n\nMakes progress without waiting; returns True if the run is complete."},
+    {"wait", exec_wait, METH_NOARGS, "wait()\n--\n\nCompletes the run and returns the target."},
     {"_time_runs", exec_time_runs, METH_O, NULL},
-    {"stats", exec_stats, METH_NOARGS, "stats()\n--\n\nBytes and seconds of runs on this rank, as a dict."},
+    {"stats", exec_stats, METH_NOARGS,
+     "stats()\n--\n\nReturns a dict with bytes and seconds of the runs on this rank."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef exec_getters[] = {
-    {"source", get_source, NULL, "The source: write to its memory between runs.", NULL},
-    {"target", get_target, NULL, "The target: read its memory after a run.", NULL},
+    {"source", get_source, NULL, "The source.  Write to its memory between runs.", NULL},
+    {"target", get_target, NULL, "The target.  Read its memory after a run.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -1,13 +1,13 @@
-/* Import: the first protocol that an object offers makes it a tensor.
+/* Import: converts an object to a tensor with the first protocol that it supports.
  *
- * The buffer protocol comes before DLPack's Python methods because it is faster and knows read-only memory. */
+ * The buffer protocol is tried before DLPack's Python methods because it is faster and supports read-only memory. */
 #include "py_import.h"
 
 #include <string.h>
 
 int py_check_ndim(int64_t ndim) {
     if (ndim <= RSH_MAX_NDIM) return 0;
-    PyErr_Format(PyExc_ValueError, "array has %lld dims, at most %d are supported", (long long)ndim, RSH_MAX_NDIM);
+    PyErr_Format(PyExc_ValueError, "array must have at most %d dims, got %lld", RSH_MAX_NDIM, (long long)ndim);
     return -1;
 }
 
@@ -23,7 +23,7 @@ int py_strides_of_bytes(py_foreign *f, const int64_t *bytes, size_t itemsize) {
     for (int d = 0; d < f->ndim; d++) {
         if (f->shape[d] > 1 && bytes[d] % (int64_t)itemsize) {
             PyErr_Format(PyExc_ValueError,
-                         "array has a stride of %lld bytes, which is no multiple of its %zu-byte "
+                         "array has a stride of %lld bytes, which is not a multiple of its %zu-byte "
                          "elements; pass a copy",
                          (long long)bytes[d], itemsize);
             return -1;
@@ -33,15 +33,15 @@ int py_strides_of_bytes(py_foreign *f, const int64_t *bytes, size_t itemsize) {
     return 0;
 }
 
-/* ---- the storage keeps what was imported ---- */
+/* ---- the storage keeps the imported object alive ---- */
 
 typedef struct keeper {
     void (*release)(void *owner);
     void *owner;
 } keeper;
 
-/* The last reference may go on any thread.  An interpreter that ends has freed the object or never will. */
-static void let_go(void *ctx) {
+/* The last reference may be dropped on any thread.  After the interpreter has ended nothing needs to be freed. */
+static void release_keeper(void *ctx) {
     keeper *k = ctx;
     if (!Py_IsInitialized()) return;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -50,7 +50,7 @@ static void let_go(void *ctx) {
     PyGILState_Release(state);
 }
 
-static rsh_tensor *wrap(py_foreign *f) {
+static rsh_tensor *wrap_foreign(py_foreign *f) {
     rsh_tensor *t = NULL;
     keeper *k = PyMem_Calloc(1, sizeof *k);
     if (!k) {
@@ -58,14 +58,14 @@ static rsh_tensor *wrap(py_foreign *f) {
         return NULL;
     }
     *k = (keeper){f->release, f->owner};
-    if (!py_check(rsh_tensor_wrap(f->data, f->dtype, f->ndim, f->shape, f->strides, let_go, k, &t))) return t;
+    if (!py_check(rsh_tensor_wrap(f->data, f->dtype, f->ndim, f->shape, f->strides, release_keeper, k, &t))) return t;
     PyMem_Free(k);
     return NULL;
 }
 
-/* ---- which dtypes stand for which ---- */
+/* ---- dtypes that are accepted for others ---- */
 
-/* Without ml_dtypes NumPy holds bf16 as uint16 and floats of 8 bits as uint8. */
+/* Without ml_dtypes, NumPy holds bf16 as uint16 and 8-bit floats as uint8. */
 static bool stands_for(rsh_dtype have, rsh_dtype want) {
     if (have == want) return true;
     if (want == RSH_BF16) return have == RSH_U16;
@@ -89,7 +89,7 @@ static int check_writable(const py_foreign *f, bool writable) {
     return -1;
 }
 
-/* ---- the door ---- */
+/* ---- importing ---- */
 
 static int import_foreign(PyObject *object, py_foreign *out) {
     int (*const importers[])(PyObject *, py_foreign *) = {py_import_exchange, py_import_buffer, py_import_dlpack,
@@ -98,9 +98,10 @@ static int import_foreign(PyObject *object, py_foreign *out) {
         int found = importers[i](object, out);
         if (found) return found;
     }
-    PyErr_Format(PyExc_TypeError,
-                 "array must offer DLPack, the buffer protocol or __array_interface__ with a dtype of reshard, got %R",
-                 (PyObject *)Py_TYPE(object));
+    PyErr_Format(
+        PyExc_TypeError,
+        "array must support DLPack, the buffer protocol or __array_interface__ with a dtype of reshard, got %R",
+        (PyObject *)Py_TYPE(object));
     return -1;
 }
 
@@ -118,7 +119,7 @@ rsh_tensor *py_import(PyObject *object, rsh_dtype want, bool writable, bool *rea
     }
     f = (py_foreign){0};
     if (import_foreign(object, &f) < 0) return NULL;
-    rsh_tensor *t = check_dtype(&f, want) || check_writable(&f, writable) ? NULL : wrap(&f);
+    rsh_tensor *t = check_dtype(&f, want) || check_writable(&f, writable) ? NULL : wrap_foreign(&f);
     if (!t) f.release(f.owner);
     if (t && readonly) *readonly = f.readonly;
     return t;

@@ -1,11 +1,11 @@
-/* Import: an array of another library as a tensor, without a copy. */
+/* Import: uses an array of another library as a tensor, without a copy. */
 #ifndef PY_IMPORT_H
 #define PY_IMPORT_H
 
 #include "py_module.h"
 
-/* What an importer found.  `release(owner)` gives it back, on a thread that has the interpreter's
- * lock. */
+/* The result of an importer.  `release(owner)` must be called on a thread that holds the
+ * interpreter lock. */
 typedef struct py_foreign {
     void *data;
     rsh_dtype dtype;
@@ -16,18 +16,18 @@ typedef struct py_foreign {
     void *owner;
 } py_foreign;
 
-/* Each returns 1 if it imported the object, 0 if the object does not offer this protocol or not for
- * these elements, -1 with an exception. */
+/* Each returns 1 if it imported the object, 0 if the object does not support this protocol for its
+ * dtype, -1 with an exception. */
 int py_import_exchange(PyObject *object, py_foreign *out);
 int py_import_dlpack(PyObject *object, py_foreign *out);
 int py_import_buffer(PyObject *object, py_foreign *out);
 int py_import_interface(PyObject *object, py_foreign *out);
 
-/* Strides in bytes become strides in elements.  ValueError if they are no multiples. */
+/* Converts strides in bytes to strides in elements.  ValueError if they are not multiples. */
 int py_strides_of_bytes(py_foreign *f, const int64_t *bytes, size_t itemsize);
-/* Dense, row-major strides of the shape. */
+/* Sets dense, row-major strides. */
 void py_strides_dense(py_foreign *f);
-/* ValueError if there are more dims than a tensor can have. */
+/* ValueError if the array has more dims than a tensor can have. */
 int py_check_ndim(int64_t ndim);
 
 #endif

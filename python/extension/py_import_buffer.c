@@ -6,7 +6,7 @@
 
 /* ---- the buffer protocol ---- */
 
-/* A letter of the struct module, in native byte order; integers are told apart by their size. */
+/* Converts a format letter of the struct module, in native byte order; integers are distinguished by size. */
 static bool dtype_of_format(const char *format, Py_ssize_t itemsize, rsh_dtype *out) {
     static const rsh_dtype ints[] = {RSH_I8, RSH_I16, RSH_I32, RSH_I64}, uints[] = {RSH_U8, RSH_U16, RSH_U32, RSH_U64};
     int size = itemsize == 1 ? 0 : itemsize == 2 ? 1 : itemsize == 4 ? 2 : itemsize == 8 ? 3 : -1;
@@ -32,7 +32,7 @@ static void release_buffer(void *owner) {
     PyMem_Free(owner);
 }
 
-/* 1 if the elements are of ours. */
+/* Returns 1 if the elements have a dtype of reshard. */
 static int read_buffer(const Py_buffer *b, py_foreign *out) {
     int64_t strides[RSH_MAX_NDIM];
     if (!dtype_of_format(b->format, b->itemsize, &out->dtype)) return 0;
@@ -56,7 +56,7 @@ int py_import_buffer(PyObject *object, py_foreign *out) {
     }
     if (PyObject_GetBuffer(object, b, PyBUF_STRIDES | PyBUF_FORMAT)) {
         PyMem_Free(b);
-        PyErr_Clear(); /* NumPy has no format for some dtypes; the other protocols may */
+        PyErr_Clear(); /* NumPy has no buffer format for some dtypes, but other protocols may have one */
         return 0;
     }
     int found = read_buffer(b, out);
@@ -84,7 +84,7 @@ static bool dtype_of_letter(char letter, int size, rsh_dtype *out) {
     return false;
 }
 
-/* "<f4", or "<V2" with the name in the object's dtype: ml_dtypes.  1 if it is one of ours. */
+/* Reads "<f4", or "<V2" with the name in the object's dtype (ml_dtypes).  Returns 1 if it is a dtype of reshard. */
 static int read_typestr(PyObject *object, PyObject *interface, rsh_dtype *out, int *size) {
     PyObject *value = PyDict_GetItemString(interface, "typestr");
     const char *text = value && PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;

@@ -1,9 +1,9 @@
-/* Import by DLPack: the table of a type, and capsules with and without a version. */
+/* Import by DLPack: the exchange table of a type, and capsules with and without a version. */
 #include "py_import.h"
 
 #include "dlpack_abi.h"
 
-/* ---- what stands in the struct ---- */
+/* ---- reading the struct ---- */
 
 typedef struct element_kind {
     int code, bits;
@@ -25,7 +25,8 @@ static int read_element(const dlpack_tensor *t, rsh_dtype *out) {
             *out = kinds[i].dtype;
             return 0;
         }
-    PyErr_Format(PyExc_TypeError, "array has elements of DLPack code %d with %d bits and %d lanes, which reshard lacks",
+    PyErr_Format(PyExc_TypeError,
+                 "array has elements of DLPack code %d with %d bits and %d lanes, which reshard does not support",
                  t->code, t->bits, t->lanes);
     return -1;
 }
@@ -33,7 +34,7 @@ static int read_element(const dlpack_tensor *t, rsh_dtype *out) {
 static int check_device(int type) {
     if (type == DLPACK_CPU || type == DLPACK_CUDA_HOST || type == DLPACK_ROCM_HOST) return 0;
     PyErr_Format(PyExc_NotImplementedError,
-                 "array is in memory of DLPack device type %d, reshard moves memory of the cpu; copy it to the cpu "
+                 "array is on DLPack device type %d, but reshard supports only CPU memory; copy it to the CPU "
                  "first",
                  type);
     return -1;
@@ -50,7 +51,7 @@ static int read_tensor(const dlpack_tensor *t, bool readonly, py_foreign *out) {
     return 0;
 }
 
-/* ---- who frees it ---- */
+/* ---- releasing ---- */
 
 static void release_old(void *owner) {
     dlpack_old *managed = owner;
@@ -81,7 +82,7 @@ static int take_old(dlpack_old *managed, py_foreign *out) {
 
 /* ---- capsules ---- */
 
-/* A capsule that was renamed belongs to whoever renamed it. */
+/* A capsule that was renamed belongs to the one who renamed it. */
 static int take_capsule(PyObject *capsule, py_foreign *out) {
     int failed;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
@@ -93,14 +94,14 @@ static int take_capsule(PyObject *capsule, py_foreign *out) {
         if (PyCapsule_SetName(capsule, "used_dltensor")) return -1;
         failed = take_old(managed, out);
     } else {
-        PyErr_SetString(PyExc_TypeError, "__dlpack__ must return a capsule of DLPack, got something else");
+        PyErr_SetString(PyExc_TypeError, "__dlpack__ must return a DLPack capsule, got another object");
         return -1;
     }
     if (failed) out->release(out->owner);
     return failed ? -1 : 1;
 }
 
-/* __dlpack_device__() comes first: asking memory of another device for __dlpack__ may start a copy. */
+/* __dlpack_device__() is called first, because __dlpack__ of another device may start a copy. */
 static int check_object_device(PyObject *object) {
     PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     int type = DLPACK_CPU;
@@ -114,7 +115,7 @@ static int check_object_device(PyObject *object) {
     return check_device(type);
 }
 
-/* Producers of before version 1 do not know max_version. */
+/* Producers before version 1 do not support max_version. */
 static PyObject *ask_capsule(PyObject *method) {
     PyObject *none = PyTuple_New(0);
     PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR, DLPACK_MINOR);
@@ -128,7 +129,7 @@ static PyObject *ask_capsule(PyObject *method) {
     return capsule;
 }
 
-/* Some versions of PyTorch refuse DLPack for bool and floats of 8 bits: their bytes are imported instead. */
+/* Some versions of PyTorch do not support DLPack for bool and 8-bit floats: their bytes are imported instead. */
 static PyObject *view_of_bytes(PyObject *object, rsh_dtype *dtype) {
     PyObject *modules = PyImport_GetModuleDict(), *own = PyObject_GetAttrString(object, "dtype");
     PyObject *torch = modules ? PyDict_GetItemString(modules, "torch") : NULL, *view = NULL;
@@ -150,7 +151,7 @@ static int import_method(PyObject *object, PyObject *method, py_foreign *out) {
     return found;
 }
 
-/* Raises the first error again if the bytes cannot be imported either. */
+/* If the bytes cannot be imported either, raises the first error again. */
 static int import_bytes(PyObject *object, py_foreign *out) {
     PyObject *type, *value, *trace;
     rsh_dtype dtype;
@@ -171,7 +172,7 @@ static int import_bytes(PyObject *object, py_foreign *out) {
     return found;
 }
 
-/* NumPy refuses some arrays with BufferError: another protocol may know better. */
+/* NumPy raises BufferError for some arrays; another protocol may work. */
 int py_import_dlpack(PyObject *object, py_foreign *out) {
     PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
     if (!method) {
@@ -188,7 +189,7 @@ int py_import_dlpack(PyObject *object, py_foreign *out) {
     return found;
 }
 
-/* ---- the table of a type ---- */
+/* ---- the exchange table of a type ---- */
 
 static const dlpack_exchange *find_table(PyObject *capsule) {
     const dlpack_exchange_header *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");

@@ -1,4 +1,4 @@
-/* Layout: an rsh_layout as a value of Python. */
+/* Layout: wraps rsh_layout as a Python value. */
 #include "py_module.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static PyObject *layout_whole(PyObject *type, PyObject *args, PyObject *keywords
     return py_layout_wrap(l);
 }
 
-/* A mesh for the text of a form: "tp=4" or "dp=2,tp=4@0-7", as behind "on". */
+/* Parses a mesh for the text of a form: "tp=4" or "dp=2,tp=4@0-7", as after "on". */
 static int parse_mesh(const char *mesh, rsh_layout **out) {
     PyObject *text = PyUnicode_FromFormat("u8[1] on %s", mesh);
     *out = text ? parse(text) : NULL;
@@ -101,7 +101,7 @@ static PyObject *layout_from_form(PyObject *type, PyObject *args, PyObject *keyw
     return result;
 }
 
-/* ---- as a value ---- */
+/* ---- comparing and pickling ---- */
 
 static PyObject *layout_str(PyObject *self) { return PyUnicode_FromString(rsh_layout_text(get(self))); }
 
@@ -181,7 +181,7 @@ static PyObject *get_text(PyObject *self, void *none) {
     return layout_str(self);
 }
 
-/* ---- questions ---- */
+/* ---- methods ---- */
 
 static PyObject *layout_nparts(PyObject *self, PyObject *arg) {
     long long rank = PyLong_AsLongLong(arg);
@@ -233,7 +233,7 @@ static PyObject *range_object(int none, const int64_t *at) {
     return py_ints(2, at);
 }
 
-/* A list with an object for each `width` numbers; frees them. */
+/* Creates a list with an object for each `width` numbers; frees the numbers. */
 static PyObject *list_of(py_numbers *list, rsh_status st, size_t width, int n,
                          PyObject *(*make)(int n, const int64_t *at)) {
     PyObject *result = st ? py_raise(st) : list->failed ? PyErr_NoMemory() : PyList_New(0);
@@ -327,35 +327,37 @@ static PyObject *layout_draw(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"whole", KEYWORDS(layout_whole) | METH_STATIC,
-     "whole(dtype, shape, rank=0)\n--\n\nThe whole tensor, dense and row-major, on one rank."},
+     "whole(dtype, shape, rank=0)\n--\n\nReturns the layout of a whole tensor, dense and row-major, on one rank."},
     {"from_form", KEYWORDS(layout_from_form) | METH_STATIC,
      "from_form(form, dtype, shape, mesh=None)\n--\n\n"
-     "Fills a layout with holes, such as \"[_/tp, _]\", for a tensor of this dtype and shape.\n"
-     "mesh is the text behind \"on\", for forms that have none: \"tp=4\"."},
-    {"nparts", layout_nparts, METH_O, "nparts(rank)\n--\n\nThe number of parts that the rank holds."},
+     "Completes a layout form such as \"[_/tp, _]\" for a tensor of this dtype and shape.\n"
+     "mesh is the text after \"on\", for forms without one: \"tp=4\"."},
+    {"nparts", layout_nparts, METH_O, "nparts(rank)\n--\n\nReturns the number of parts of the rank."},
     {"part_shape", KEYWORDS(layout_part_shape),
-     "part_shape(rank, part=0)\n--\n\nThe local shape of a part.  A flat layout has parts of one dim."},
+     "part_shape(rank, part=0)\n--\n\nReturns the local shape of a part.  Parts of a flat layout are 1-D."},
     {"part_strides", KEYWORDS(layout_part_strides),
-     "part_strides(rank, part=0)\n--\n\nThe strides of a dense part, in elements."},
+     "part_strides(rank, part=0)\n--\n\nReturns the strides of a dense part, in elements."},
     {"boxes", KEYWORDS(layout_boxes),
-     "boxes(rank, part=0)\n--\n\nThe boxes of the global tensor that make up a part: a list of\n"
-     "(lo, hi, offset, strides), where offset and strides say where the box lies in the dense part."},
+     "boxes(rank, part=0)\n--\n\nReturns the boxes of the global tensor that make up a part: a list of\n"
+     "(lo, hi, offset, strides), where offset and strides give the position of the box in the dense part."},
     {"ranges", KEYWORDS(layout_ranges),
-     "ranges(rank, dim, part=0)\n--\n\nThe global indices of one dim of a part, as a list of half-open ranges."},
+     "ranges(rank, dim, part=0)\n--\n\nReturns the global indices of one dim of a part, as a list of half-open "
+     "ranges."},
     {"local_offset", KEYWORDS(layout_local_offset),
-     "local_offset(rank, index, part=0)\n--\n\nThe offset of a global index in the dense part.  KeyError if the part\n"
+     "local_offset(rank, index, part=0)\n--\n\nReturns the offset of a global index in the dense part.  KeyError if "
+     "the part\n"
      "does not hold it."},
     {"global_index", KEYWORDS(layout_global_index),
-     "global_index(rank, offset, part=0)\n--\n\nThe global index of an element of the dense part."},
+     "global_index(rank, offset, part=0)\n--\n\nReturns the global index of an element of the dense part."},
     {"same_parts", layout_same_parts, METH_O,
-     "same_parts(other)\n--\n\nDoes every rank hold the same elements in the same order in both layouts?"},
+     "same_parts(other)\n--\n\nReturns whether every rank holds the same elements in the same order in both layouts."},
     {"_draw", layout_draw, METH_VARARGS, NULL},
     {"__reduce__", layout_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getters[] = {
-    {"text", get_text, NULL, "The canonical text; it parses back to an equal layout.", NULL},
+    {"text", get_text, NULL, "The canonical text, which can be parsed to an equal layout.", NULL},
     {"shape", get_shape, NULL, "The global shape.", NULL},
     {"ndim", get_ndim, NULL, "The number of dims.", NULL},
     {"dtype", get_dtype, NULL, "The name of the dtype, such as \"f32\".", NULL},

@@ -1,10 +1,10 @@
-/* The module: its types and functions in one place. */
+/* The module: adds its types and functions. */
 #include "py_module.h"
 
 PyTypeObject *py_type_add(PyObject *module, PyType_Spec *spec) {
     PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
     if (type && PyModule_AddType(module, type)) Py_CLEAR(type);
-    return type; /* this reference stays with the static pointer */
+    return type; /* the static pointer keeps this reference */
 }
 
 void *py_object_new(PyTypeObject *type) {
@@ -26,7 +26,7 @@ static PyObject *version(PyObject *module, PyObject *none) {
 }
 
 static PyMethodDef functions[] = {
-    {"version", version, METH_NOARGS, "version()\n--\n\nThe version of the library that is loaded."},
+    {"version", version, METH_NOARGS, "version()\n--\n\nReturns the version of the loaded library."},
     {NULL, NULL, 0, NULL},
 };
 

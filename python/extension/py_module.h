@@ -1,8 +1,8 @@
-/* _reshard: the extension module, on public headers and the limited API of Python 3.11.
+/* _reshard: the extension module.  It uses public headers and the limited API of Python 3.11.
  *
- * There is a file for each kind of object.  A function that returns PyObject * returns a new
- * reference, or NULL with an exception set; a function that returns int returns 0, or -1 with an
- * exception set. */
+ * There is one file for each kind of object.  Functions that return PyObject * return a new
+ * reference, or NULL with an exception; functions that return int return 0, or -1 with an
+ * exception. */
 #ifndef PY_MODULE_H
 #define PY_MODULE_H
 
@@ -27,8 +27,8 @@ typedef struct py_layout {
 typedef struct py_plan {
     PyObject_HEAD
     rsh_plan *p;       /* owned */
-    PyObject *options; /* owned: a dict of those that were given */
-    PyObject *derived; /* owned: (plan, "adjoint" or "backward"); NULL: made from layouts */
+    PyObject *options; /* owned; a dict of the given options */
+    PyObject *derived; /* owned; (plan, "adjoint" or "backward"); NULL: created from layouts */
 } py_plan;
 
 typedef struct py_array {
@@ -40,10 +40,10 @@ typedef struct py_array {
 
 typedef struct py_comm py_comm;
 
-/* Something that uses a comm and must end before it: an exec, a transit, a ticket. */
+/* An object that uses a comm and must end before it: an exec, a transit, a ticket. */
 typedef struct py_user {
     struct py_user *previous, *next; /* in the comm's ring */
-    py_comm *comm;                   /* borrowed from the object around this; NULL: not linked */
+    py_comm *comm;                   /* borrowed from the enclosing object; NULL: not linked */
     void (*end)(struct py_user *user);
 } py_user;
 
@@ -51,9 +51,9 @@ struct py_comm {
     PyObject_HEAD
     rsh_comm *c;         /* owned; NULL: closed */
     int rank, size;
-    volatile int busy;   /* a thread is in a call without the interpreter's lock */
-    volatile int stop;   /* waits should end: the program was interrupted */
-    bool by_mpi;         /* its owner is libreshard-mpi */
+    volatile int busy;   /* a thread is in a call without the interpreter lock */
+    volatile int stop;   /* waits should end, because the program was interrupted */
+    bool by_mpi;         /* libreshard-mpi owns it */
     py_user users;       /* the head of a ring */
 };
 
@@ -61,7 +61,7 @@ typedef struct py_sharded {
     PyObject_HEAD
     rsh_sharded *s; /* owned */
     py_comm *comm;  /* owned */
-    bool readonly;  /* a part is memory that must not be written */
+    bool readonly;  /* a part is on read-only memory */
 } py_sharded;
 
 extern PyTypeObject *py_layout_type, *py_plan_type, *py_array_type, *py_comm_type, *py_sharded_type;
@@ -83,13 +83,13 @@ int py_stash_add(PyObject *module);
 
 /* Creates a type from its spec and adds it to the module.  The result is borrowed. */
 PyTypeObject *py_type_add(PyObject *module, PyType_Spec *spec);
-/* A new object of the type, zeroed; frees one. */
+/* Create a zeroed object of the type, and free one. */
 void *py_object_new(PyTypeObject *type);
 void py_object_free(void *self);
 
 /* ---- errors ---- */
 
-/* Raises the exception for a status with the library's sentence, and returns NULL. */
+/* Raises the exception for a status with the library's message, and returns NULL. */
 PyObject *py_raise(rsh_status status);
 /* 0 for RSH_OK; otherwise -1 with the exception. */
 int py_check(rsh_status status);
@@ -97,24 +97,24 @@ int py_check(rsh_status status);
 /* ---- values ---- */
 
 PyObject *py_dtype_object(rsh_dtype dtype);
-/* A name such as "f32", "float32" or "torch.float32", or an object with such a name. */
+/* Reads a name such as "f32", "float32" or "torch.float32", or an object with such a name. */
 int py_dtype_from(PyObject *object, rsh_dtype *out);
 PyObject *py_ints(int64_t n, const int64_t *values);
 /* Reads a sequence of at most `most` integers. */
 int py_ints_from(PyObject *sequence, int most, int64_t *values, int *n);
 
-/* Numbers that a walk gives, gathered without the interpreter's lock; freed with free. */
+/* A list of numbers that is filled without the interpreter lock; freed with free. */
 typedef struct py_numbers {
     int64_t *values;
     size_t n, room;
-    bool failed; /* there was no memory */
+    bool failed; /* memory has run out */
 } py_numbers;
-/* Appends n numbers; non-zero, which stops a walk, if there is no memory. */
+/* Appends n numbers; returns nonzero, which stops a walk, if memory runs out. */
 int py_numbers_push(py_numbers *list, int n, const int64_t *values);
 
-/* The layout of a Layout or a text, held: the caller frees it.  NULL with an exception. */
+/* Returns the layout of a Layout or a text; the caller frees it.  NULL with an exception. */
 rsh_layout *py_layout_from(PyObject *object);
-/* Wraps a layout; takes over the reference. */
+/* Wraps a layout and takes ownership of the reference. */
 PyObject *py_layout_wrap(rsh_layout *l);
 
 /* Plan options from keyword arguments; `nodes` is freed with PyMem_Free. */
@@ -130,22 +130,23 @@ typedef struct py_text {
     size_t length, room;
 } py_text;
 rsh_sink py_text_sink(py_text *text);
-/* The text as a str; frees the buffer.  With a status that is not RSH_OK raises it. */
+/* Returns the text as a str and frees the buffer.  Raises `status` if it is not RSH_OK. */
 PyObject *py_text_finish(py_text *text, rsh_status status);
 
 /* ---- arrays ---- */
 
 /* Imports an array without copying: a tensor on its memory that keeps the object alive.  `want` is
- * the dtype that the caller expects; integers of the same size stand for floats that NumPy lacks.
- * RSH_DTYPE_NONE: any.  With `writable`, read-only memory is refused.  NULL with an exception. */
+ * the expected dtype (RSH_DTYPE_NONE: any); integers of the same size are accepted for floats that
+ * NumPy lacks.  With `writable`, read-only memory is an error.  NULL with an exception. */
 rsh_tensor *py_import(PyObject *object, rsh_dtype want, bool writable, bool *readonly);
-/* Wraps a tensor; takes over the reference. */
+/* Wraps a tensor and takes ownership of the reference. */
 PyObject *py_array_wrap(rsh_tensor *t, rsh_dtype dtype, bool readonly);
-/* The array of one part of a rank: the object itself, or one of a list.  NULL with an exception. */
+/* Returns the array of one part of a rank: the object itself, or an entry of a list.  NULL with an
+ * exception. */
 PyObject *py_part_of(PyObject *object, int64_t nparts, int64_t part);
-/* ValueError if a tensor does not have the shape of the part. */
+/* ValueError if the tensor does not have the shape of the part. */
 int py_part_check(const rsh_layout *l, int64_t rank, int64_t part, const rsh_tensor *t);
-/* Another tensor on the same storage. */
+/* Creates another tensor on the same storage. */
 rsh_tensor *py_tensor_again(const rsh_tensor *t);
 
 #endif

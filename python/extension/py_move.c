@@ -1,9 +1,9 @@
-/* Move: a whole plan in one process, which has the parts of all ranks. */
+/* Move: runs a whole plan in one process that has the parts of all ranks. */
 #include "py_plan.h"
 
 #include <string.h>
 
-/* All parts of all tensors on one side of a plan, rank after rank. */
+/* All parts of all tensors on one side of a plan, ordered by rank. */
 typedef struct all_parts {
     int64_t n;
     rsh_tensor **tensors; /* [n], owned */
@@ -201,7 +201,7 @@ static PyObject *move(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!OOi:_move", py_plan_type, &plan, &parts, &out, &threads)) return NULL;
     const rsh_plan *p = ((py_plan *)plan)->p;
     if (rsh_plan_ntensors(p) != 1)
-        return PyErr_Format(PyExc_ValueError, "move takes a plan of 1 tensor, got %lld",
+        return PyErr_Format(PyExc_ValueError, "move: the plan must have 1 tensor, got %lld",
                             (long long)rsh_plan_ntensors(p));
     if (read_parts(rsh_plan_from(p, 0), parts, false, &from)) return NULL;
     PyObject *result = move_into(p, &from, out, threads);
@@ -219,7 +219,7 @@ static PyObject *empty_parts(PyObject *module, PyObject *arg) {
     return list;
 }
 
-/* The digest of a tensor all of whose parts this process has. */
+/* Computes the digest of a tensor whose parts are all in this process. */
 static PyObject *digest_parts(PyObject *module, PyObject *args) {
     PyObject *layout, *list;
     all_parts parts;

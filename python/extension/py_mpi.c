@@ -1,7 +1,7 @@
-/* MPI: a comm on a communicator of mpi4py, by libreshard-mpi, which is loaded on first use.
+/* MPI: creates a comm on an mpi4py communicator with libreshard-mpi, which is loaded on first use.
  *
- * Neither <mpi.h> nor mpi4py's headers are needed: the communicator is passed by its Fortran handle, and libreshard-mpi
- * finds out which MPI the process uses. */
+ * Neither <mpi.h> nor mpi4py's headers are needed: the communicator is passed as a Fortran handle, and libreshard-mpi
+ * detects which MPI the process uses. */
 #include "py_comm.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 
 typedef rsh_status (*open_fn)(int comm, rsh_comm **out);
 
-/* Beside the core library, or where the system looks. */
+/* Loads the library from the directory of the core library, or from the system's search path. */
 static void *load_library(void) {
     char path[PATH_MAX], soname[64];
     Dl_info core;
@@ -24,7 +24,7 @@ static void *load_library(void) {
     }
     void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        PyErr_Format(PyExc_NotImplementedError, "cannot load %s: %s; build reshard with an MPI", soname, dlerror());
+        PyErr_Format(PyExc_NotImplementedError, "cannot load %s: %s; build reshard with MPI", soname, dlerror());
     return library;
 }
 

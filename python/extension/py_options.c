@@ -1,4 +1,4 @@
-/* Options of plans, as keyword arguments. */
+/* Plan options as keyword arguments. */
 #include "py_module.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Plan: an rsh_plan as a value of Python. */
+/* Plan: wraps rsh_plan as a Python value. */
 #include "py_plan.h"
 
 #include <string.h>
@@ -83,7 +83,7 @@ void py_pair_free(py_pair *pair) {
     *pair = (py_pair){0};
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static rsh_plan *make(PyObject *from, PyObject *to, PyObject *keywords) {
     py_options options;
@@ -133,7 +133,7 @@ static PyObject *plan_backward(PyObject *self, PyObject *none) {
     return derive(self, rsh_plan_backward, "backward");
 }
 
-/* ---- as a value ---- */
+/* ---- comparing and pickling ---- */
 
 typedef const rsh_layout *(*side_fn)(const rsh_plan *, int64_t);
 
@@ -211,25 +211,30 @@ static PyObject *plan_reduce(PyObject *self, PyObject *none) {
 
 static PyMethodDef methods[] = {
     {"adjoint", plan_adjoint, METH_NOARGS,
-     "adjoint()\n--\n\nThe plan that applies the exact transpose of this one, as a linear map."},
+     "adjoint()\n--\n\nReturns the plan that applies the exact transpose of this one, as a linear map."},
     {"backward", plan_backward, METH_NOARGS,
-     "backward()\n--\n\nThe plan that automatic differentiation needs: back, with what is partial replicated."},
-    {"totals", py_plan_totals, METH_NOARGS, "totals()\n--\n\nWhat the whole plan costs: a dict of bytes and messages."},
-    {"rank", py_plan_rank, METH_O, "rank(rank)\n--\n\nWhat one rank moves: a dict of bytes and neighbours."},
+     "backward()\n--\n\nReturns the plan for automatic differentiation: the reverse move, where partial becomes "
+     "replicated."},
+    {"totals", py_plan_totals, METH_NOARGS,
+     "totals()\n--\n\nReturns the cost of the whole plan: a dict of bytes and messages."},
+    {"rank", py_plan_rank, METH_O,
+     "rank(rank)\n--\n\nReturns what one rank moves: a dict of bytes and numbers of peers."},
     {"bytes_per_rank", py_plan_bytes_per_rank, METH_NOARGS,
-     "bytes_per_rank()\n--\n\n{rank: (sent, received, kept)} of all ranks."},
+     "bytes_per_rank()\n--\n\nReturns {rank: (sent, received, kept)} in bytes for all ranks."},
     {"receives_from", py_plan_sources, METH_O,
-     "receives_from(rank)\n--\n\n{peer: bytes} that the rank receives; the rank itself stands for what it keeps."},
+     "receives_from(rank)\n--\n\nReturns {peer: bytes} that the rank receives; the entry of the rank itself is what it "
+     "keeps."},
     {"sends_to", py_plan_destinations, METH_O,
-     "sends_to(rank)\n--\n\n{peer: bytes} that the rank sends; the rank itself stands for what it keeps."},
-    {"matrix", py_plan_matrix, METH_NOARGS, "matrix()\n--\n\n{(source, destination): bytes} of all pairs."},
+     "sends_to(rank)\n--\n\nReturns {peer: bytes} that the rank sends; the entry of the rank itself is what it keeps."},
+    {"matrix", py_plan_matrix, METH_NOARGS, "matrix()\n--\n\nReturns {(source, destination): bytes} for all pairs."},
     {"stages", py_plan_stages, METH_O,
-     "stages(rank)\n--\n\nWhat the rank does, stage by stage: a list of dicts with copies, receives and sends."},
+     "stages(rank)\n--\n\nReturns what the rank does in each stage: a list of dicts with copies, receives and sends."},
     {"simulate", (PyCFunction)(void (*)(void))py_plan_simulate, METH_VARARGS | METH_KEYWORDS,
      "simulate(memory, core=0, nic=0, latency=0, run_bytes=0, transposed=0, combined=0)\n--\n\n"
-     "How long the plan takes on a machine with these rates in bytes a second and this latency in seconds."},
+     "Estimates the time on a machine with these rates in bytes per second and this latency in seconds."},
     {"bind", py_plan_bind, METH_VARARGS,
-     "bind(source, target)\n--\n\nBinds the plan to two sharded tensors in its layouts: an Exec.  Collective."},
+     "bind(source, target)\n--\n\nBinds the plan to two sharded tensors with its layouts and returns an Exec.  "
+     "Collective."},
     {"_print", py_plan_print, METH_VARARGS, NULL},
     {"_draw", py_plan_draw, METH_VARARGS, NULL},
     {"__reduce__", plan_reduce, METH_NOARGS, NULL},
@@ -239,9 +244,9 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getters[] = {
     {"sources", get_sources, NULL, "The source layout of each tensor.", NULL},
     {"targets", get_targets, NULL, "The target layout of each tensor.", NULL},
-    {"options", get_options, NULL, "The options that were given, as a dict.", NULL},
-    {"fingerprint", get_fingerprint, NULL, "Equal for plans of equal layouts and options.", NULL},
-    {"nranks", get_nranks, NULL, "The number of distinct ranks of all layouts.", NULL},
+    {"options", get_options, NULL, "The given options, as a dict.", NULL},
+    {"fingerprint", get_fingerprint, NULL, "A hash that is equal for plans with equal layouts and options.", NULL},
+    {"nranks", get_nranks, NULL, "The number of distinct ranks in all layouts.", NULL},
     PY_TOTAL_GETTERS,
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -254,11 +259,12 @@ static PyType_Slot slots[] = {
     {Py_tp_richcompare, plan_compare},
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
-    {Py_tp_doc, "Plan(source, target, **options)\n--\n\n"
-                "What each rank sends, receives, copies and reduces, to bring tensors from one layout to another.\n\n"
-                "source and target are a layout, or lists of equal length.  Options: nodes (the node of each rank),\n"
-                "ranks_per_node, max_scratch (bytes), reduce (\"in_order\" or \"by_node\"), approximate, messages.\n"
-                "Plans are immutable, hashable, comparable and picklable."},
+    {Py_tp_doc,
+     "Plan(source, target, **options)\n--\n\n"
+     "What each rank sends, receives, copies and reduces to move tensors from one layout to another.\n\n"
+     "source and target are layouts, or lists of layouts of equal length.  Options: nodes (the node of each rank),\n"
+     "ranks_per_node, max_scratch (bytes), reduce (\"in_order\" or \"by_node\"), approximate, messages.\n"
+     "Plans are immutable, hashable, comparable and picklable."},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* What a plan costs and does: totals, ranks, pairs, stages, simulation, pictures. */
+/* Plan views: totals, ranks, pairs, stages, simulation and pictures of a plan. */
 #include "py_plan.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ PyObject *py_plan_rank(PyObject *self, PyObject *arg) {
                          (long long)view.scratch_messages);
 }
 
-/* Entries of a dict: so many numbers as key and as value. */
+/* Entries of a dict; each has nkey numbers as key and nvalue numbers as value. */
 typedef struct entries {
     py_numbers list;
     int nkey, nvalue;

@@ -1,4 +1,4 @@
-/* Rules: which tensor of a checkpoint is cut how. */
+/* Rules: how each tensor of a checkpoint is cut. */
 #include "py_ckpt.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ int py_rules_from(PyObject *object, const rsh_ckpt_rules **rules, PyObject **own
 static PyMethodDef methods[] = {
     {"read", rules_read, METH_O | METH_STATIC, "read(path)\n--\n\nReads a rule file."},
     {"layout", (PyCFunction)(void (*)(void))rules_layout, METH_VARARGS | METH_KEYWORDS,
-     "layout(name, dtype, shape)\n--\n\nThe layout that the rules give a tensor.  KeyError if no rule matches."},
+     "layout(name, dtype, shape)\n--\n\nReturns the layout of a tensor by the rules.  KeyError if no rule matches."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -97,9 +97,9 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, rules_dealloc},
     {Py_tp_repr, rules_repr},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "Rules(text, name='rules')\n--\n\nWhich tensor of a checkpoint is cut how:\n\n"
+    {Py_tp_doc, "Rules(text, name='rules')\n--\n\nHow each tensor of a checkpoint is cut:\n\n"
                 "    mesh tp=4\n    *.q_proj.weight  [_/tp, _]\n    *                [...]\n\n"
-                "Functions that take rules also take the path of a rule file."},
+                "Functions that take rules also accept the path of a rule file."},
     {0, NULL},
 };
 

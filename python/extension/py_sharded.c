@@ -31,7 +31,7 @@ static void sharded_dealloc(PyObject *self) {
     py_object_free(self);
 }
 
-/* ---- on arrays of the caller ---- */
+/* ---- on the caller's arrays ---- */
 
 typedef struct rank_parts {
     int64_t n;
@@ -63,7 +63,7 @@ static int read_parts(const rsh_layout *l, int rank, PyObject *local, rank_parts
     return 0;
 }
 
-static PyObject *on_arrays(py_comm *comm, const rsh_layout *l, PyObject *local) {
+static PyObject *sharded_on_arrays(py_comm *comm, const rsh_layout *l, PyObject *local) {
     rank_parts parts;
     rsh_sharded *s = NULL;
     PyObject *result = NULL;
@@ -82,7 +82,7 @@ static PyObject *sharded_new(PyTypeObject *type, PyObject *args, PyObject *keywo
         return NULL;
     if (py_comm_check((py_comm *)comm)) return NULL;
     rsh_layout *l = py_layout_from(layout);
-    PyObject *result = l ? on_arrays((py_comm *)comm, l, local) : NULL;
+    PyObject *result = l ? sharded_on_arrays((py_comm *)comm, l, local) : NULL;
     rsh_layout_free(l);
     return result;
 }
@@ -91,7 +91,7 @@ static PyObject *sharded_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 
 typedef rsh_status (*make_fn)(rsh_comm *, const rsh_layout *, rsh_sharded **);
 
-static PyObject *on_new_memory(PyObject *args, const char *format, make_fn make) {
+static PyObject *sharded_on_new_memory(PyObject *args, const char *format, make_fn make) {
     PyObject *comm, *layout;
     rsh_sharded *s = NULL;
     if (!PyArg_ParseTuple(args, format, py_comm_type, &comm, &layout) || py_comm_check((py_comm *)comm)) return NULL;
@@ -108,15 +108,15 @@ static PyObject *on_new_memory(PyObject *args, const char *format, make_fn make)
 
 static PyObject *make_empty(PyObject *module, PyObject *args) {
     (void)module;
-    return on_new_memory(args, "O!O:empty", rsh_sharded_empty);
+    return sharded_on_new_memory(args, "O!O:empty", rsh_sharded_empty);
 }
 
 static PyObject *make_zeros(PyObject *module, PyObject *args) {
     (void)module;
-    return on_new_memory(args, "O!O:zeros", rsh_sharded_zeros);
+    return sharded_on_new_memory(args, "O!O:zeros", rsh_sharded_zeros);
 }
 
-/* Distributes the array of the root. */
+/* Distributes the root's array. */
 static rsh_status scatter_on(py_comm *comm, const rsh_layout *l, int root, const rsh_tensor *t, rsh_sharded **out) {
     rsh_memory whole = {t ? rsh_tensor_data(t) : NULL, t ? rsh_tensor_strides(t) : NULL};
     return rsh_sharded_scatter(comm->c, l, root, t ? &whole : NULL, out);
@@ -126,11 +126,11 @@ static int check_whole(const rsh_layout *l, const rsh_tensor *t) {
     bool same = rsh_tensor_ndim(t) == rsh_layout_ndim(l);
     for (int d = 0; same && d < rsh_layout_ndim(l); d++) same = rsh_tensor_shape(t)[d] == rsh_layout_shape(l)[d];
     if (same) return 0;
-    PyErr_Format(PyExc_ValueError, "whole array must have the shape of layout \"%s\"", rsh_layout_text(l));
+    PyErr_Format(PyExc_ValueError, "the whole array must have the shape of layout \"%s\"", rsh_layout_text(l));
     return -1;
 }
 
-/* A root that cannot give its array gives nothing, so that all ranks hear of it from the library. */
+/* If the root's array is invalid, it passes none, so that all ranks get the error from the library. */
 static PyObject *scatter(PyObject *module, PyObject *args) {
     PyObject *comm_object, *layout, *array;
     rsh_sharded *s = NULL;
@@ -169,7 +169,7 @@ static PyObject *scatter(PyObject *module, PyObject *args) {
 
 /* ---- moving ---- */
 
-/* Options are rare in a loop: without any, nothing is read. */
+/* Options are rare in a loop, so this is called only if there are any. */
 static int read_options(Py_ssize_t n, PyObject *const *values, PyObject *names, py_options *out) {
     PyObject *dict = PyDict_New();
     int failed = !dict;
@@ -179,13 +179,14 @@ static int read_options(Py_ssize_t n, PyObject *const *values, PyObject *names, 
     return failed ? -1 : 0;
 }
 
-/* x.reshard(to, **options): one positional argument and any keywords. */
+/* x.reshard(to, **options): one positional argument and optional keywords. */
 static PyObject *sharded_reshard(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names) {
     py_options options = {.nodes = NULL};
     bool given = names && PyTuple_Size(names) > 0;
     py_comm *comm = get(self)->comm;
     rsh_sharded *out = NULL;
-    if (nargs != 1) return PyErr_Format(PyExc_TypeError, "reshard() takes one layout, got %zd arguments", nargs);
+    if (nargs != 1)
+        return PyErr_Format(PyExc_TypeError, "reshard() takes one layout, got %zd positional arguments", nargs);
     if (given && read_options(PyTuple_Size(names), args + 1, names, &options)) return NULL;
     rsh_layout *to = py_layout_from(args[0]);
     PyThreadState *state = to ? py_comm_begin(comm) : NULL;
@@ -224,7 +225,7 @@ static PyObject *sharded_reshard_into(PyObject *self, PyObject *args, PyObject *
     return state ? Py_NewRef(object) : NULL;
 }
 
-/* Gathers on the root, into `out` or new memory. */
+/* Gathers on the root, into `out` or into new memory. */
 static rsh_tensor *gather_target(const rsh_layout *l, PyObject *out) {
     rsh_tensor *t = NULL;
     if (out != Py_None) {
@@ -250,7 +251,7 @@ static PyObject *sharded_gather(PyObject *self, PyObject *args, PyObject *keywor
     const rsh_layout *l = rsh_sharded_layout(get(self)->s);
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|iO:gather", names, &root, &out)) return NULL;
     rsh_tensor *t = comm->rank == root ? gather_target(l, out) : NULL;
-    PyErr_Fetch(&type, &value, &trace); /* the others hear of it from the library */
+    PyErr_Fetch(&type, &value, &trace); /* the other ranks get the error from the library */
     PyThreadState *state = py_comm_begin(comm);
     rsh_status st = RSH_OK;
     if (state) {
@@ -320,7 +321,7 @@ static PyObject *get_local(PyObject *self, void *none) {
     (void)none;
     if (n == 1) return part_array(self, 0);
     if (n == 0) Py_RETURN_NONE;
-    return PyErr_Format(PyExc_ValueError, "this rank has %lld parts; use parts", (long long)n);
+    return PyErr_Format(PyExc_ValueError, "this rank has %lld parts; use the attribute `parts`", (long long)n);
 }
 
 static PyObject *get_layout(PyObject *self, void *none) {
@@ -341,32 +342,32 @@ static PyObject *sharded_repr(PyObject *self) {
 
 static PyMethodDef methods[] = {
     {"reshard", (PyCFunction)(void (*)(void))sharded_reshard, METH_FASTCALL | METH_KEYWORDS,
-     "reshard(to, **options)\n--\n\nA sharded tensor in another layout, in new memory.  Collective.\n\n"
-     "The comm remembers plans and bindings, so a loop plans once.  Options are those of Plan, and may_alias: with\n"
+     "reshard(to, **options)\n--\n\nReturns the tensor in another layout, in new memory.  Collective.\n\n"
+     "The comm caches plans and bindings, so a loop plans once.  Options are those of Plan, and may_alias: with\n"
      "equal layouts the result may share this tensor's memory."},
     {"reshard_into", (PyCFunction)(void (*)(void))sharded_reshard_into, METH_VARARGS | METH_KEYWORDS,
      "reshard_into(target, **options)\n--\n\nMoves the elements into an existing sharded tensor and returns it.\n"
      "Collective."},
     {"begin", (PyCFunction)(void (*)(void))py_sharded_begin, METH_VARARGS | METH_KEYWORDS,
-     "begin(to, **options)\n--\n\nBegins a reshard; wait() of the Transit gives the result.  Collective."},
+     "begin(to, **options)\n--\n\nStarts a reshard; wait() of the Transit returns the result.  Collective."},
     {"bind", (PyCFunction)(void (*)(void))py_sharded_bind, METH_VARARGS | METH_KEYWORDS,
-     "bind(to, **options)\n--\n\nBinds the move to memory, for loops: calling the Exec moves the elements.\n"
+     "bind(to, **options)\n--\n\nBinds a move to memory, for loops: calling the Exec moves the elements.\n"
      "`to` is a layout (the target is allocated) or a Sharded.  Collective."},
     {"gather", (PyCFunction)(void (*)(void))sharded_gather, METH_VARARGS | METH_KEYWORDS,
-     "gather(root=0, out=None)\n--\n\nThe whole tensor on the root, None on other ranks.  Collective."},
+     "gather(root=0, out=None)\n--\n\nReturns the whole tensor on the root, None on other ranks.  Collective."},
     {"digest", sharded_digest, METH_NOARGS,
-     "digest()\n--\n\nA digest of values and positions, the same in every layout.  Collective."},
+     "digest()\n--\n\nReturns a digest of values and positions, which is the same in every layout.  Collective."},
     {"fill_uniform", sharded_uniform, METH_O,
-     "fill_uniform(seed)\n--\n\nFills with numbers from [0, 1), the same tensor in every layout."},
+     "fill_uniform(seed)\n--\n\nFills the tensor with numbers from [0, 1), which are the same in every layout."},
     {"fill_normal", sharded_normal, METH_O,
-     "fill_normal(seed)\n--\n\nFills with normal numbers, the same tensor in every layout."},
+     "fill_normal(seed)\n--\n\nFills the tensor with normal numbers, which are the same in every layout."},
     {"_time_reshards", py_sharded_time_reshards, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getters[] = {
-    {"local", get_local, NULL, "This rank's part; None if it has none.  Shares memory.", NULL},
-    {"parts", get_parts, NULL, "All parts of this rank, as a list.  They share memory.", NULL},
+    {"local", get_local, NULL, "This rank's part, on the same memory; None if it has none.", NULL},
+    {"parts", get_parts, NULL, "All parts of this rank as a list, on the same memory.", NULL},
     {"layout", get_layout, NULL, "The layout.", NULL},
     {"comm", get_comm, NULL, "The comm.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -380,8 +381,8 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, getters},
     {Py_tp_doc,
      "Sharded(comm, layout, local=None)\n--\n\nA tensor whose parts are on the ranks of a comm.\n\n"
-     "local is this rank's part: an array of NumPy, PyTorch or anything else with DLPack or a buffer.  It is\n"
-     "not copied.  A rank with several parts gives a list, a rank without parts gives None."},
+     "local is this rank's part: an array of NumPy, PyTorch or any other library with DLPack or a buffer.  It is\n"
+     "not copied.  A rank with several parts passes a list, a rank without parts passes None."},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Stash: tensors that all ranks have, kept as one chunk on each until they are needed again. */
+/* Stash: stores replicated tensors as one chunk per rank until they are needed again. */
 #include "py_comm.h"
 
 #include <reshard/stash.h>
@@ -55,7 +55,7 @@ static PyObject *ticket_wrap(rsh_ticket *t, py_comm *comm, bool readonly) {
 
 static int ticket_check(const py_ticket *self) {
     if (self->t) return 0;
-    PyErr_SetString(PyExc_ValueError, "ticket has ended: its comm was closed");
+    PyErr_SetString(PyExc_ValueError, "the ticket has ended: its comm was closed");
     return -1;
 }
 
@@ -105,17 +105,17 @@ static PyObject *get_bytes_kept(PyObject *self, void *none) {
 
 static PyMethodDef ticket_methods[] = {
     {"unpack", ticket_unpack, METH_NOARGS,
-     "unpack()\n--\n\nThe tensor as it was, as an Array.  May be called again.  Collective if the tensor was cut."},
+     "unpack()\n--\n\nReturns the tensor as an Array.  Each call gathers again.  Collective if the tensor was cut."},
     {"prefetch", ticket_prefetch, METH_NOARGS,
-     "prefetch()\n--\n\nBegins to gather, so that unpack() need not wait.  Collective if the tensor was cut."},
+     "prefetch()\n--\n\nStarts the gather, so that unpack() need not wait.  Collective if the tensor was cut."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef ticket_getters[] = {
-    {"number", get_number, NULL, "The number of the ticket, from 1.", NULL},
-    {"is_cut", get_is_cut, NULL, "Does this rank keep a chunk only?", NULL},
-    {"bytes", get_bytes, NULL, "Bytes of the whole tensor.", NULL},
-    {"bytes_kept", get_bytes_kept, NULL, "Bytes that this rank keeps.", NULL},
+    {"number", get_number, NULL, "The number of the ticket, counted from 1.", NULL},
+    {"is_cut", get_is_cut, NULL, "True if this rank keeps only a chunk.", NULL},
+    {"bytes", get_bytes, NULL, "The size of the whole tensor in bytes.", NULL},
+    {"bytes_kept", get_bytes_kept, NULL, "The size that this rank keeps, in bytes.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -123,7 +123,7 @@ static PyType_Slot ticket_slots[] = {
     {Py_tp_dealloc, ticket_dealloc},
     {Py_tp_methods, ticket_methods},
     {Py_tp_getset, ticket_getters},
-    {Py_tp_doc, "A tensor that was packed."},
+    {Py_tp_doc, "A packed tensor."},
     {0, NULL},
 };
 
@@ -195,11 +195,12 @@ static PyObject *stash_restart(PyObject *object, PyObject *none) {
 
 static PyMethodDef stash_methods[] = {
     {"pack", stash_pack, METH_VARARGS,
-     "pack(array, dim)\n--\n\nKeeps this rank's chunk of an array that all ranks have, and returns a Ticket.\n"
-     "An array that cannot be cut is kept as it is."},
-    {"would_cut", stash_would_cut, METH_VARARGS, "would_cut(array, dim)\n--\n\nWould pack() cut this array?"},
+     "pack(array, dim)\n--\n\nKeeps this rank's chunk of an array that is equal on all ranks, and returns a Ticket.\n"
+     "An array that cannot be cut is kept whole."},
+    {"would_cut", stash_would_cut, METH_VARARGS,
+     "would_cut(array, dim)\n--\n\nReturns whether pack() would cut this array."},
     {"restart", stash_restart, METH_NOARGS,
-     "restart()\n--\n\nNumbers tickets from 1 again: at the start of every step."},
+     "restart()\n--\n\nRestarts the numbering of tickets at 1.  Call it at the start of every step."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -207,8 +208,8 @@ static PyType_Slot stash_slots[] = {
     {Py_tp_new, stash_new},
     {Py_tp_dealloc, stash_dealloc},
     {Py_tp_methods, stash_methods},
-    {Py_tp_doc, "Stash(comm)\n--\n\nTensors that all ranks have, kept as one chunk on each rank until they are needed "
-                "again.\n\nEvery rank packs the same tensors in the same order."},
+    {Py_tp_doc, "Stash(comm)\n--\n\nStores replicated tensors as one chunk per rank until they are needed "
+                "again.\n\nEvery rank must pack the same tensors in the same order."},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Values: dtypes, lists of integers and texts, between C and Python. */
+/* Values: converts dtypes, lists of integers and texts between C and Python. */
 #include "py_module.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct dtype_name {
     rsh_dtype dtype;
 } dtype_name;
 
-/* The names of NumPy, PyTorch and ml_dtypes; those of the notation are known to the library. */
+/* Names of NumPy, PyTorch and ml_dtypes; the library knows those of the notation. */
 static const dtype_name other_names[] = {
     {"bool_", RSH_BOOL},
     {"uint8", RSH_U8},
@@ -49,7 +49,7 @@ static bool find_dtype(const char *text, rsh_dtype *out) {
     return false;
 }
 
-/* The name of np.float32, np.dtype("float32") or torch.float32: an attribute, or what str() gives. */
+/* Returns the name of np.float32, np.dtype("float32") or torch.float32: an attribute, or the result of str(). */
 static PyObject *name_of(PyObject *object) {
     const char *const attributes[] = {"name", "__name__"};
     for (int i = 0; i < 2; i++) {

@@ -1,4 +1,4 @@
-"""Arrays for NumPy and PyTorch, if they are installed."""
+"""Conversions of Array to NumPy and PyTorch, if they are installed."""
 from ._reshard import Array
 
 _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e8m0": "float8_e8m0fnu",
@@ -6,10 +6,10 @@ _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e
 
 
 def _to_numpy(self):
-    """A NumPy array on the same memory.
+    """Returns a NumPy array on the same memory.
 
-    bf16 and floats of 8 bits have the dtypes of ml_dtypes if it is installed; otherwise they are unsigned
-    integers of the same size, and `dtype` of this object says what they are.
+    bf16 and 8-bit floats have the dtypes of ml_dtypes if it is installed; otherwise they are unsigned integers of
+    the same size, and `dtype` of this object tells the real dtype.
     """
     import numpy
 
@@ -25,16 +25,16 @@ def _to_numpy(self):
 
 
 def _to_torch(self):
-    """A PyTorch tensor on the same memory."""
+    """Returns a PyTorch tensor on the same memory."""
     import torch
 
-    if self.dtype == "bool":  # which DLPack of old versions of PyTorch lacks
+    if self.dtype == "bool":  # DLPack in old versions of PyTorch lacks bool
         return torch.from_numpy(_to_numpy(self))
     return torch.from_dlpack(self)
 
 
 def _to_list(self):
-    """The elements as nested lists."""
+    """Returns the elements as nested lists."""
     return memoryview(self).tolist() if self.dtype not in ("f16", "c64", "c128") else _to_numpy(self).tolist()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a mapping of names to tensors that are read when asked for, and conversions."""
+"""Checkpoints: a mapping of names to tensors that are read on demand, and conversions."""
 import _thread
 import collections.abc
 import os
@@ -9,9 +9,9 @@ from ._reshard import Layout, Sharded
 
 
 class CheckpointTensor:
-    """A tensor of a checkpoint.  Nothing is read before it is sliced: t[0:128, :], t[...], numpy.asarray(t).
+    """A tensor of a checkpoint.  It is read when it is sliced: t[0:128, :], t[...], numpy.asarray(t).
 
-    packing is the type of a quantised tensor of a GGUF file, such as "Q4_K", which is read as bytes; otherwise None.
+    packing is the type of a quantized tensor of a GGUF file, such as "Q4_K", which is read as bytes; otherwise None.
     """
 
     def __init__(self, checkpoint, entry):
@@ -29,11 +29,11 @@ class CheckpointTensor:
 
     def __len__(self):
         if not self.shape:
-            raise TypeError("len() of a tensor without dims")
+            raise TypeError("a tensor without dims has no len()")
         return self.shape[0]
 
     def read(self, lo=None, hi=None, out=None):
-        """Reads the box from lo up to hi, without converting elements: an Array, or `out` itself."""
+        """Reads the box from lo to hi (exclusive), unconverted, and returns an Array, or `out` if it is given."""
         lo = tuple(lo) if lo is not None else (0,) * self.ndim
         hi = tuple(hi) if hi is not None else self.shape
         return self._checkpoint._opened().read(self._number, lo, hi, out)
@@ -44,11 +44,11 @@ class CheckpointTensor:
         return _select(array, rest)
 
     def numpy(self):
-        """The whole tensor as a NumPy array."""
+        """Returns the whole tensor as a NumPy array."""
         return self.read().numpy()
 
     def torch(self):
-        """The whole tensor as a PyTorch tensor."""
+        """Returns the whole tensor as a PyTorch tensor."""
         return self.read().torch()
 
     def __array__(self, dtype=None, copy=None):
@@ -57,7 +57,7 @@ class CheckpointTensor:
 
 
 def _box_of(shape, index):
-    """The smallest box that holds what the index selects, and for each dim what to take of it."""
+    """Returns the smallest box that contains the selected elements, and what to select from it in each dim."""
     index = index if isinstance(index, tuple) else (index,)
     if sum(item is Ellipsis for item in index) > 1:
         raise IndexError("an index can have only one ellipsis")
@@ -73,7 +73,7 @@ def _box_of(shape, index):
 
 
 def _range_of(size, item):
-    """(first, end, what to take of it): 0 for a single index, otherwise a slice."""
+    """Returns (first, end, selection); the selection is 0 for a single index, otherwise a slice."""
     if isinstance(item, slice):
         start, stop, step = item.indices(size)
         n = len(range(start, stop, step))
@@ -89,7 +89,7 @@ def _range_of(size, item):
 
 
 def _select(array, rest):
-    """Takes single indices and steps out of the box that was read."""
+    """Applies single indices and steps to the box that was read."""
     if all(item == slice(None) or item == slice(None, None, 1) for item in rest):
         return _as_numpy_if_possible(array)
     return array.numpy()[tuple(rest)]
@@ -137,7 +137,7 @@ class Checkpoint(collections.abc.Mapping):
 
     @property
     def nbytes(self):
-        """The bytes of all tensors, once."""
+        """The size of all tensors in bytes, without replicas."""
         return sum(tensor.nbytes for tensor in self._tensors.values())
 
     def close(self):
@@ -154,15 +154,15 @@ class Checkpoint(collections.abc.Mapping):
 
 
 def open(path, rules=None):
-    """Opens a checkpoint: a safetensors file or a directory of a kind that reshard reads.
+    """Opens a checkpoint: a file or directory in a format that reshard reads.
 
-    rules says how the rank files of other tools are cut: the path of a rule file, or Rules.
+    rules tells how the rank files of other tools are cut: the path of a rule file, or Rules.
     """
     return Checkpoint(path, rules)
 
 
 def inspect(path, rules=None):
-    """What is in a checkpoint, by its headers: a dict of its kind, files, metadata and tensors."""
+    """Returns the content of a checkpoint from its headers: a dict of its kind, files, metadata and tensors."""
     with Checkpoint(path, rules) as c:
         tensors = {t.name: {"dtype": t.dtype, "shape": t.shape, "layout": t.layout and t.layout.text,
                             "bytes": t.nbytes, "digest": t.digest, "packing": t.packing} for t in c.values()}
@@ -188,7 +188,8 @@ def _in_background(work, stop):
             done.set()
 
     try:
-        _thread.start_new_thread(run, ())  # unlike Thread.start, it does not wait, where Ctrl-C would leave it half done
+        # Unlike Thread.start, this does not wait; Ctrl-C during that wait would leave the thread half started.
+        _thread.start_new_thread(run, ())
         started = True
         done.wait()
     except BaseException:
@@ -207,14 +208,14 @@ def convert(source, target, *, to=None, from_=None, include=(), exclude=(), mem=
     """Rewrites a checkpoint with a different cut.  The target appears complete or not at all.
 
     to and from_ are rules (a path or Rules): how the result is cut (None: whole) and how the rank files of other
-    tools are cut.  include and exclude are patterns of names.  mem is the most bytes of buffers (0: 256 MiB),
-    max_shard the most bytes of data in a file and max_tensors the most tensors.  format is "safetensors" or "gguf"
-    (None: by the ending of target).  resume goes on with a run that was stopped; force replaces an
-    existing target; dedup stores one copy of a part that several ranks hold; drop omits what is not a tensor;
-    verify reads everything again and compares every element.  progress is True for a bar, or a function that is
-    called with (done, total) in bytes and may return True to stop.
+    tools are cut.  include and exclude are patterns for names.  mem is the maximum size of buffers in bytes (0: 256
+    MiB), max_shard the maximum number of data bytes in a file, and max_tensors the maximum number of tensors.  format
+    is "safetensors" or "gguf" (None: by the extension of target).  resume continues an interrupted run; force
+    replaces an existing target; dedup stores one copy of a part that several ranks hold; drop omits non-tensor
+    entries; verify reads everything again and compares every element.  progress is True for a bar, or a function
+    that is called with (done, total) in bytes and may return True to stop.
 
-    Returns a dict that says what was done.
+    Returns a dict that describes what was done.
     """
     include, exclude = _patterns(include), _patterns(exclude)
     with _progress.follow(progress, f"convert {os.fspath(target)}") as follower:
@@ -225,7 +226,7 @@ def convert(source, target, *, to=None, from_=None, include=(), exclude=(), mem=
 
 def preview(source, target, *, to=None, from_=None, include=(), exclude=(), max_shard=0, max_tensors=0, format=None,
             force=False, drop=False):
-    """What convert() would do, as a list with a dict for each tensor.  Nothing is written."""
+    """Returns what convert() would do, as a list with a dict for each tensor.  Writes nothing."""
     return _reshard._preview(source, target, to, from_, 0, 0, max_shard, False, force, False, drop, True, False,
                              _patterns(include), _patterns(exclude), None, format, max_tensors)
 
@@ -235,11 +236,11 @@ def _patterns(value):
 
 
 def verify(a, b, *, rules=None, converted=False, allow_missing=False, mem=0, threads=0, progress=None):
-    """Compares every element of two checkpoints, whatever their cuts.
+    """Compares every element of two checkpoints, which may be cut differently.
 
-    Returns None if they hold the same, otherwise (tensor, sentence, index) of the first difference.  a and b are
-    paths or open checkpoints; rules is for the rank files of other tools.  With converted, elements of a are
-    converted to the dtypes of b first; with allow_missing, tensors that only a has are no difference.
+    Returns None if they are equal, otherwise (tensor, sentence, index) of the first difference.  a and b are paths
+    or open checkpoints; rules is for the rank files of other tools.  With converted, elements of a are converted to
+    the dtypes of b first; with allow_missing, tensors that only a has are ignored.
     """
     opened = []
 
@@ -265,7 +266,7 @@ def verify(a, b, *, rules=None, converted=False, allow_missing=False, mem=0, thr
 def save(comm, path, tensors, *, metadata=None, force=False, digest=True):
     """Saves a dict of sharded tensors as a directory of rank files.  Collective.
 
-    Every rank gives the same path, names and options.  The directory appears complete or not at all.
+    All ranks must pass the same path, names and options.  The directory appears complete or not at all.
     """
     metadata = metadata or {}
     _reshard._save(comm, path, list(tensors), list(tensors.values()), force, digest, list(metadata),
@@ -277,7 +278,7 @@ def load(comm, checkpoint, tensors, *, rules=None):
 
     checkpoint is a path or an open Checkpoint.  tensors is a dict of names to Sharded, which are filled, or to
     layouts or their texts, for which memory is allocated.  It can also be Rules, or the path of a rule file:
-    then all tensors are loaded as the rules cut them.  Elements are converted where dtypes differ; each byte is
+    then all tensors are loaded with the cuts of the rules.  Elements are converted if dtypes differ; each byte is
     read once per node.  Returns a dict of names to Sharded.
     """
     opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint, rules)

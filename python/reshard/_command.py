@@ -1,17 +1,17 @@
-"""Where the command `reshard` of this package is."""
+"""Finds the command `reshard` of this package."""
 import os
 
 
 def command():
-    """The path of the command that belongs to this package."""
+    """Returns the path of the command in this package."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "reshard")
     if not os.access(path, os.X_OK):
-        raise FileNotFoundError(f"the command is missing: {path}; build the package with \"make python\"")
+        raise FileNotFoundError(f"command not found: {path}; build the package with \"make python\"")
     return path
 
 
 def main():
-    """The script `reshard` that pip installs."""
+    """Runs the command; pip installs this as the script `reshard`."""
     import sys
 
     path = command()

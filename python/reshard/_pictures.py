@@ -1,4 +1,4 @@
-"""Texts and pictures of layouts and plans, and what notebooks show."""
+"""Texts and pictures of layouts and plans, and their display in notebooks."""
 import html
 import json
 
@@ -9,27 +9,27 @@ _FORMS = {"text": 0, "svg": 1, "html": 2, "ansi": 3, "json": 4}
 
 def _form(name):
     if name not in _FORMS:
-        raise ValueError(f"picture must be one of {', '.join(_FORMS)}, got {name!r}")
+        raise ValueError(f"form must be one of {', '.join(_FORMS)}, got {name!r}")
     return _FORMS[name]
 
 
 def _layout_draw(self, form="text"):
-    """A picture of the layout: "text", "ansi", "svg", "html" or "json"."""
+    """Returns a picture of the layout: "text", "ansi", "svg", "html" or "json"."""
     return self._draw(_form(form))
 
 
 def _plan_draw(self, form="text", tensor=0):
-    """A picture of what moves: "text", "ansi", "svg", "html" or "json"."""
+    """Returns a picture of what moves: "text", "ansi", "svg", "html" or "json"."""
     return self._draw(tensor, _form(form))
 
 
 def _plan_explain(self, rank=None):
-    """The plan in words, or what one rank does in it."""
+    """Describes the plan, or what one rank does in it."""
     return self._print(-1 if rank is None else rank, 0)
 
 
 def _plan_json(self, rank=None):
-    """The same as explain, as data."""
+    """Returns the same data as explain, as a dict."""
     return json.loads(self._print(-1 if rank is None else rank, 1))
 
 

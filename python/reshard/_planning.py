@@ -1,4 +1,4 @@
-"""Plans, and moves of parts that one process holds."""
+"""Plans, and moves of parts that are all in one process."""
 import os
 
 from . import _reshard
@@ -8,13 +8,13 @@ from ._reshard import Layout, Plan
 def plan(source, target, **options):
     """Plans the move of one tensor, or of several that share messages.
 
-    source and target are layouts or their texts, or lists of them of equal length.  See Plan for the options.
+    source and target are layouts or their texts, or lists of equal length.  See Plan for the options.
     """
     return Plan(source, target, **options)
 
 
 def _plan_again(sources, targets, options, derived):
-    """Makes the plan that was pickled."""
+    """Creates the plan that was pickled."""
     if derived is None:
         return Plan(sources, targets, **options)
     first, how = derived
@@ -22,7 +22,7 @@ def _plan_again(sources, targets, options, derived):
 
 
 def relabel(source, target, **options):
-    """Renames the ranks of the target so that most bytes stay where they are.
+    """Renumbers the ranks of the target so that as many bytes as possible stay in place.
 
     Returns (layouts, exact): the target layout with its ranks permuted (a list for lists), and whether the
     permutation is the best one.
@@ -36,10 +36,10 @@ def move(source, target=None, parts=None, *, out=None, threads=None, **options):
     """Moves a tensor whose parts are all in this process: move(source, target, parts), or move(plan, parts=parts).
 
     parts has one entry for each rank of the source layout, ascending: an array, or a list of arrays for a rank
-    with several parts.  A dict {rank: entry} is fine too.  Returns the same for the target, in new memory, or
-    `out` itself if it is given.  Nothing is copied on the way in: arrays may have any strides.
+    with several parts.  A dict {rank: entry} is accepted too.  Returns the same for the target, in new memory, or
+    `out` itself if it is given.  Sources are not copied: arrays may have any strides.
 
-    threads is the number of copying threads; None uses one for each core if the tensor is large.
+    threads is the number of threads that copy; None means one for each core if the tensor is large.
     """
     if not isinstance(source, Plan):
         source = Plan(source, target, **options)
@@ -54,10 +54,10 @@ def move(source, target=None, parts=None, *, out=None, threads=None, **options):
 
 
 def empty_parts(layout):
-    """New memory for the parts of all ranks of a layout, undefined: a list as move returns it."""
+    """Allocates uninitialized memory for the parts of all ranks of a layout: a list like that of move."""
     return _reshard._empty_parts(Layout(layout))
 
 
 def digest(layout, parts):
-    """The digest of a tensor whose parts are all in this process; it is the same in every layout."""
+    """Returns the digest of a tensor whose parts are all in this process; it is the same in every layout."""
     return _reshard._digest_parts(Layout(layout), parts)

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal and in a notebook, or a function of the caller."""
+"""Progress: a bar on a terminal or in a notebook, or a callback."""
 import contextlib
 import sys
 import threading
@@ -6,7 +6,7 @@ import time
 
 
 class _Follower:
-    """What the library calls: tell(done, total) returns true to stop the work."""
+    """Called by the library: tell(done, total) returns true to stop the work."""
 
     def __init__(self, show):
         self.show, self.stop = show, threading.Event()
@@ -17,7 +17,7 @@ class _Follower:
 
 
 class _Bar:
-    """One line on a terminal that is written over; at most ten times a second."""
+    """One line on a terminal that is overwritten, at most ten times per second."""
 
     def __init__(self, title, out):
         self.title, self.out, self.last, self.begun = title, out, 0.0, time.monotonic()
@@ -46,7 +46,7 @@ class _Bar:
 
 
 class _NotebookBar(_Bar):
-    """The same in the output of a cell, which is replaced."""
+    """The same in the output of a notebook cell, which is updated."""
 
     def __init__(self, title):
         super().__init__(title, None)
@@ -69,7 +69,7 @@ def _in_notebook():
 
 @contextlib.contextmanager
 def follow(progress, title):
-    """A follower for `progress`: None, False, True (a bar) or a function of (done, total)."""
+    """Yields a follower for `progress`: None, False, True (a bar) or a function of (done, total)."""
     if callable(progress) or not progress:
         yield _Follower(progress if callable(progress) else None)
         return

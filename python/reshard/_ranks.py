@@ -1,4 +1,4 @@
-"""Ranks: threads and processes that this program starts, and those that a launcher started."""
+"""Ranks: threads and processes that this program starts, or that a launcher has started."""
 import os
 import pickle
 import selectors
@@ -14,9 +14,9 @@ from ._reshard import Comm, PeerError
 
 
 def join():
-    """The comm of the ranks that reshard run, torchrun, mpirun or srun started on this machine.
+    """Returns the comm of the ranks that reshard run, torchrun, mpirun or srun started on this machine.
 
-    A program that no launcher started is the only rank.  Collective over the processes.
+    Without a launcher, the program is the only rank.  Collective over the processes.
     """
     return _reshard._join()
 
@@ -24,16 +24,16 @@ def join():
 def run(n, fn, *args, processes=False, **kwargs):
     """Calls fn(comm, *args, **kwargs) on n ranks and returns the list of their results.
 
-    Ranks are threads of this process, or with processes=True forked children, whose results and exceptions must
-    be picklable.  If a rank raises an exception, the others that wait for it get PeerError, and the exception
-    that came first is raised here.  Ctrl-C ends all ranks.
+    Ranks are threads of this process or, with processes=True, forked children, whose results and exceptions must
+    be picklable.  If a rank raises an exception, ranks that wait for it get PeerError, and the first exception is
+    raised here.  Ctrl-C ends all ranks.
     """
     runner = _run_processes if processes else _run_threads
     return runner(n, lambda comm: fn(comm, *args, **kwargs))
 
 
 class _Failures:
-    """The exception that came first; PeerError gives way, since it is what another rank's failure looks like."""
+    """The first exception.  Any other one replaces a PeerError, which only reports another rank's failure."""
 
     def __init__(self):
         self.lock, self.first, self.rank = threading.Lock(), None, None
@@ -45,7 +45,7 @@ class _Failures:
 
 
 def _sentence(error):
-    """What the other ranks are told: the last line of the traceback."""
+    """Returns the message for the other ranks: the last line of the traceback."""
     return "".join(traceback.format_exception_only(type(error), error)).strip()[:900]
 
 
@@ -58,7 +58,7 @@ def _run_threads(n, fn):
     def be_rank(rank):
         try:
             results[rank] = fn(comms[rank])
-        except BaseException as error:  # SystemExit too must not leave the others waiting
+        except BaseException as error:  # even SystemExit must not leave the others waiting
             failures.note(rank, error)
             comms[rank]._fail(_sentence(error))
         finally:
@@ -79,9 +79,9 @@ def _run_threads(n, fn):
 
 
 def _stop_threads(comms, threads, error):
-    """Ends waits of the ranks, and what they do in Python; then waits for them.
+    """Interrupts the ranks, in waits of the library and in Python code, and waits for them to end.
 
-    Ctrl-C while a thread is started leaves open whether it runs; it gets a moment to begin.
+    After Ctrl-C during the start of a thread it is unknown whether the thread runs, so it gets a moment to begin.
     """
     for comm in comms:
         comm._stop()
@@ -91,7 +91,7 @@ def _stop_threads(comms, threads, error):
         if thread.is_alive():
             _reshard._raise_in_thread(thread.ident, KeyboardInterrupt)
         elif thread.ident is None:
-            comm._fail(_sentence(error))  # it never ran: nobody should wait for it
+            comm._fail(_sentence(error))  # it never ran, so no rank should wait for it
     for thread in threads:
         if thread.is_alive():
             thread.join()
@@ -101,7 +101,7 @@ def _stop_threads(comms, threads, error):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of an exception in another process, as text: the cause of the exception that run() raises."""
+    """The traceback of an exception in another process as text; it is the cause of the exception that run() raises."""
 
     def __init__(self, text):
         super().__init__(text)
@@ -112,7 +112,7 @@ class RemoteTraceback(Exception):
 
 
 def _dump(rank, result, error):
-    """What a rank tells its parent."""
+    """Returns the data that a rank sends to its parent."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__)) if error else None
     try:
         return pickle.dumps((result, error, trace))
@@ -123,7 +123,7 @@ def _dump(rank, result, error):
 
 
 def _be_process(job, rank, n, fn, pipe):
-    """The life of a child: it never returns."""
+    """Runs a child process; never returns."""
     result = error = comm = None
     code = 1
     try:
@@ -163,7 +163,7 @@ def _start_processes(n, fn, children):
 
 
 def _listen(children, heard):
-    """Reads what the children tell, and calls heard(rank) when one has ended."""
+    """Reads the results of the children, and calls heard(rank) when one has ended."""
     with selectors.DefaultSelector() as selector:
         for rank, child in children.items():
             selector.register(child["pipe"], selectors.EVENT_READ, rank)
@@ -184,7 +184,7 @@ def _run_processes(n, fn):
     def heard(rank):
         child = children[rank]
         if not child["bytes"]:
-            return  # it died; the exit status says how
+            return  # it died; the exit status tells how
         results[rank], error, trace = pickle.loads(bytes(child["bytes"]))
         if error is not None:
             error.__cause__ = RemoteTraceback(trace)

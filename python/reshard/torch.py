@@ -1,6 +1,6 @@
-"""reshard for PyTorch: a differentiable reshard, input_reshard, and state dicts that are cut by rules.
+"""reshard for PyTorch: a differentiable reshard, input_reshard, and state dicts that rules cut.
 
-Tested with PyTorch 1.13 on the cpu.  DTensors are read by their public attributes (device_mesh, placements,
+Tested with PyTorch 1.13 on the CPU.  DTensors are read through their public attributes (device_mesh, placements,
 to_local), which PyTorch 2 has.
 """
 import collections
@@ -23,12 +23,12 @@ __all__ = ["InputReshard", "input_reshard", "layout_of", "load_state_dict", "res
 def reshard(x, source=None, target=None, comm=None, *, exact=False):
     """Moves this rank's part of a tensor into another layout; gradients move back.  Collective.
 
-    x is the local tensor and source its layout; x can also be a DTensor, whose layout is known.  A rank that is
-    not in the source gives a tensor without elements, and gets one if it is not in the target.
+    x is the local tensor and source its layout; x can also be a DTensor, which has a layout.  A rank that is not in
+    the source passes a tensor without elements, and gets one if it is not in the target.
 
-    In backward all ranks hold the gradient in the target layout: where the target is replicated, the gradient is
-    the same on every replica.  With exact=True the backward is the exact transpose: the gradients of replicas,
-    which then may differ, are added up.
+    In backward all ranks hold the gradient in the target layout: if the target is replicated, the gradient must be
+    the same on every replica.  With exact=True the backward is the exact transpose: the gradients of replicas may
+    then differ, and they are summed.
     """
     if source is None:
         source, x = layout_of(x), x.to_local()
@@ -60,11 +60,11 @@ def _run(x, plan, comm):
 
 def _check_parts(layout, comm):
     if layout.nparts(comm.rank) > 1:
-        raise NotImplementedError(f"rank {comm.rank} has several parts in {layout.text}; expected at most one")
+        raise NotImplementedError(f"rank {comm.rank} must have at most one part, but it has several in {layout.text!r}")
 
 
 def layout_of(dtensor):
-    """The layout of a DTensor, by its public attributes."""
+    """Returns the layout of a DTensor, from its public attributes."""
     mesh, placements = dtensor.device_mesh, dtensor.placements
     sizes = list(mesh.mesh.shape)
     names = list(getattr(mesh, "mesh_dim_names", None) or [f"m{i}" for i in range(len(sizes))])
@@ -86,7 +86,7 @@ def layout_of(dtensor):
 
 
 class _Kept:
-    """What PyTorch keeps for backward instead of a tensor: a ticket of the stash."""
+    """The object that PyTorch keeps for backward instead of a tensor: a ticket of the stash."""
 
     __slots__ = ("ticket", "value", "__weakref__")
 
@@ -97,19 +97,19 @@ class _Kept:
 class InputReshard:
     """Keeps tensors that autograd saves as one chunk on each rank, and gathers them in backward.
 
-    All ranks run the same model on the same data, so that what they save is equal.  Gathers are collective, and
-    PyTorch does not promise the order in which it unpacks: so tickets are always gathered from the latest to the
-    earliest, and what was gathered before it was asked for is kept until then.
+    All ranks must run the same model on the same data, so that saved tensors are equal.  Gathers are collective, and
+    PyTorch does not guarantee the order in which it unpacks.  So tickets are always gathered from the latest to the
+    earliest, and tensors that are gathered early are kept until they are needed.
     """
 
-    RECENT = 8  # tensors that several ops save one after the other share a ticket
+    RECENT = 8  # a tensor that several successive ops save shares a ticket
 
     def __init__(self, module, comm, dim):
         self.comm, self.dim = comm, dim
         self.stash = Stash(comm)
         self.waiting = []  # (weak reference to _Kept, ticket), in the order of packing
         self.recent = collections.deque(maxlen=self.RECENT)
-        self.bytes = self.bytes_kept = 0  # of tensors that were cut, since the start of the step
+        self.bytes = self.bytes_kept = 0  # sizes of tensors that were cut since the start of the step
         self.module, self.own = module, set()
         self.depth = 0
 
@@ -117,7 +117,7 @@ class InputReshard:
 
     @contextlib.contextmanager
     def active(self):
-        """While it is active, what autograd saves is cut.  A module that calls itself enters once."""
+        """Cuts the tensors that autograd saves while it is active.  A module that calls itself activates it once."""
         if self.depth:
             yield
             return
@@ -131,7 +131,7 @@ class InputReshard:
             self.recent.clear()
 
     def begin(self):
-        """Forgets tickets that nobody can ask for any more."""
+        """Drops tickets that can no longer be needed."""
         self.recent.clear()
         self.waiting = [(kept, ticket) for kept, ticket in self.waiting if kept() is not None]
         if not self.waiting:
@@ -150,16 +150,16 @@ class InputReshard:
         ticket = self.stash.pack(plain, self.dim)
         kept = _Kept(ticket)
         self.waiting.append((weakref.ref(kept), ticket))
-        self.recent.append((key, plain, kept))  # the tensor too, so that its memory is not used again meanwhile
+        self.recent.append((key, plain, kept))  # holds the tensor too, so that its memory is not reused meanwhile
         self.bytes += ticket.bytes
         self.bytes_kept += ticket.bytes_kept
         return kept
 
     def is_cut(self, x):
-        """Parameters and buffers stay: the model keeps them anyway."""
+        """Returns whether a tensor is cut.  Parameters and buffers are not, because the model keeps them anyway."""
         if x.device.type != "cpu" or x.layout != torch.strided or _memory_of(x) in self.own:
             return False
-        if x.is_quantized or x.is_conj() or x.is_neg():  # whose memory is not what they are
+        if x.is_quantized or x.is_conj() or x.is_neg():  # their memory does not hold their values directly
             return False
         return self.stash.would_cut(x, self.dim)
 
@@ -182,11 +182,11 @@ def _memory_of(x):
 
 
 def input_reshard(module, comm, dim=0):
-    """Makes a module keep what it saves for backward as chunks along `dim`, one on each rank of the comm.
+    """Makes a module keep tensors for backward as chunks along `dim`, one on each rank of the comm.
 
     Every rank must run the module on the same input with the same parameters.  A tensor that cannot be cut (too
-    few elements, no such dim) and the module's own parameters are kept as they are.  Returns the InputReshard,
-    whose bytes and bytes_kept count what was cut; remove() undoes it.
+    few elements, no such dim) and the module's own parameters are kept whole.  Returns the InputReshard, whose
+    bytes and bytes_kept count the tensors that were cut; remove() undoes it.
     """
     state = InputReshard(module, comm, dim)
     forward = module.forward
@@ -209,7 +209,7 @@ def _rules(rules):
 
 
 def _tensors(model):
-    """Names and tensors of a module or a state dict."""
+    """Returns names and tensors of a module or a state dict."""
     entries = model.state_dict() if isinstance(model, torch.nn.Module) else model
     for name, value in entries.items():
         if not isinstance(value, torch.Tensor):
@@ -218,10 +218,11 @@ def _tensors(model):
 
 
 def load_state_dict(model, checkpoint, comm, rules, *, strict=True):
-    """Loads a module's tensors from a checkpoint, cut as the rules say.  Collective.
+    """Loads a module's tensors, which are cut by the rules, from a checkpoint.  Collective.
 
-    model is a module or a state dict; this rank's tensors must have the shapes of its parts.  Elements go straight
-    into their memory.  With strict, the names must be the same on both sides.  Returns (missing, unexpected).
+    model is a module or a state dict; this rank's tensors must have the shapes of its parts.  Elements are read
+    directly into their memory.  With strict, the names must be the same on both sides.  Returns (missing,
+    unexpected).
     """
     rules, tensors = _rules(rules), _tensors(model)
     opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
@@ -242,7 +243,7 @@ def load_state_dict(model, checkpoint, comm, rules, *, strict=True):
 
 
 def _place(comm, layout, name, local):
-    """A sharded tensor on the memory of the local tensor."""
+    """Creates a sharded tensor on the memory of the local tensor."""
     if not layout.nparts(comm.rank):
         return Sharded(comm, layout, None)
     expected = layout.part_shape(comm.rank)
@@ -253,15 +254,15 @@ def _place(comm, layout, name, local):
 
 
 def save_state_dict(model, path, comm, rules, *, force=False, digest=True, metadata=None):
-    """Saves a module's tensors, which are parts as the rules say, as one checkpoint.  Collective.
+    """Saves a module's tensors, which are cut by the rules, as one checkpoint.  Collective.
 
-    The global shapes follow from the shapes of all ranks' parts.
+    The global shapes are inferred from the shapes of all ranks' parts.
     """
     rules, tensors = _rules(rules), _tensors(model)
     shapes = comm.allgather({name: tuple(value.shape) for name, value in tensors.items()})
     for rank, names in enumerate(shapes):
         if list(names) != list(tensors):
-            raise ValueError(f"ranks {comm.rank} and {rank} have tensors of different names")
+            raise ValueError(f"tensor names must be equal on all ranks, but ranks {comm.rank} and {rank} differ")
     sharded = {}
     for name, value in tensors.items():
         layout = _global_layout(rules, name, value.dtype, [s[name] for s in shapes])
@@ -270,10 +271,10 @@ def save_state_dict(model, path, comm, rules, *, force=False, digest=True, metad
 
 
 def _global_layout(rules, name, dtype, parts):
-    """The layout whose parts have these shapes.
+    """Returns the layout whose parts have these shapes.
 
-    Along each dim the sizes of all ranks add up to the global size times the number of ranks that hold the same,
-    which divides the number of ranks.
+    Along each dim the sizes of all ranks add up to the global size times the number of ranks that hold the same
+    range, which divides the number of ranks.
     """
     n = len(parts)
     candidates = []
@@ -285,4 +286,4 @@ def _global_layout(rules, name, dtype, parts):
             layout = rules.layout(name, dtype, shape)
             if all(not layout.nparts(r) or layout.part_shape(r) == parts[r] for r in range(n)):
                 return layout
-    raise ValueError(f"tensor {name!r}: the rules give no global shape for parts of shapes {parts}")
+    raise ValueError(f"tensor {name!r}: no global shape matches the rules and the parts' shapes {parts}")

@@ -1,7 +1,7 @@
-/* Between meshes: a DTensor moves to other ranks, and its gradient back, by one plan each in the common parent.
+/* Between meshes: moves a DTensor to other ranks, and its gradient back, with one plan each in the common parent.
  *
- * Every rank of the parent has the op in its graph, whether it has a part of the tensor, before or after, or none: a
- * rank without one gives the op, or gets from it, a plain value of one element. */
+ * Every rank of the parent has the op in its graph, even if it has no part of the tensor before or after the move.  On
+ * such a rank the input or output of the op is a plain value with one element. */
 #include "dtensor/dtensor.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 #include "math/math.h"
 #include "shard/shard.h"
 
-/* ---- what ranks tell one another ---- */
+/* ---- exchanging arguments ---- */
 
-/* Equal on all ranks: what they ask for.  Equal on the ranks of `from`: what they have. */
+/* The arguments, which must be equal on all ranks, and the tensor, which must be equal on the ranks of `from`. */
 typedef struct asked {
     uint64_t meshes; /* hash of both */
     int64_t n, dtype, enabled;
@@ -49,8 +49,8 @@ static rsh_status fill_card(const rsh_value *v, const rsh_mesh *from, const rsh_
     return rsh_dtensor_places(v, out->has.places);
 }
 
-static rsh_status check(const rsh_value *v, const rsh_mesh *from, const rsh_mesh *to, int n, const rsh_place *places,
-                        const void *out) {
+static rsh_status check_arguments(const rsh_value *v, const rsh_mesh *from, const rsh_mesh *to, int n,
+                                  const rsh_place *places, const void *out) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "rsh_dtensor_move: %s is NULL", to ? "out" : "to");
     RSH_REQUIRE(rsh_mesh_parent(from) == rsh_mesh_parent(to), RSH_EVALUE,
                 "rsh_dtensor_move: meshes must have the same parent");
@@ -67,12 +67,13 @@ static rsh_status check(const rsh_value *v, const rsh_mesh *from, const rsh_mesh
     return RSH_OK;
 }
 
-/* All ranks see the same cards and come to the same conclusion. */
-static rsh_status compare(const rsh_mesh *from, const card *cards, int64_t ranks) {
+/* All ranks see the same cards and reach the same verdict. */
+static rsh_status compare_cards(const rsh_mesh *from, const card *cards, int64_t ranks) {
     const int64_t *holders = rsh_mesh_ranks(from);
     for (int64_t r = 1; r < ranks; r++)
         RSH_REQUIRE(!memcmp(&cards[r].asks, &cards[0].asks, sizeof cards->asks), RSH_EMISMATCH,
-                    "rsh_dtensor_move: rank %" PRId64 " gave another mesh, placement or requires_grad than rank 0", r);
+                    "rsh_dtensor_move: rank %" PRId64 " passed other meshes, placements or requires_grad than rank 0",
+                    r);
     for (int64_t p = 1; p < rsh_mesh_size(from); p++)
         RSH_REQUIRE(!memcmp(&cards[holders[p]].has, &cards[holders[0]].has, sizeof cards->has), RSH_EMISMATCH,
                     "rsh_dtensor_move: ranks %" PRId64 " and %" PRId64 " have DTensors with different shapes, dtypes "
@@ -81,14 +82,14 @@ static rsh_status compare(const rsh_mesh *from, const card *cards, int64_t ranks
     return RSH_OK;
 }
 
-/* Collective.  The card of those who have the tensor. */
-static rsh_status exchange(const rsh_mesh *from, const card *mine, rsh_status ready, card *out) {
+/* Collective.  Returns the card of the ranks that have the tensor. */
+static rsh_status exchange_cards(const rsh_mesh *from, const card *mine, rsh_status ready, card *out) {
     rsh_comm *parent = rsh_mesh_parent(from);
     int64_t ranks = rsh_comm_size(parent);
     card *cards = ready ? NULL : rshi_alloc((size_t)ranks, sizeof *cards);
     rsh_status st = rsh_comm_agree(parent, ready ? ready : cards ? RSH_OK : rshi_nomem());
     if (!st) st = rsh_comm_allgather(parent, mine, cards, sizeof *mine);
-    if (!st) st = compare(from, cards, ranks);
+    if (!st) st = compare_cards(from, cards, ranks);
     if (!st) *out = cards[rsh_mesh_ranks(from)[0]];
     rshi_free(cards);
     return st;
@@ -98,7 +99,7 @@ static rsh_status exchange(const rsh_mesh *from, const card *mine, rsh_status re
 
 typedef struct side {
     rsh_mesh *mesh;             /* held */
-    rsh_layout *here, *in_parent; /* owned: with ranks of the mesh, and of its parent */
+    rsh_layout *here, *in_parent; /* owned; in ranks of the mesh, and of its parent */
 } side;
 
 static void side_end(side *s) {
@@ -121,13 +122,13 @@ static rsh_status side_new(rsh_mesh *m, const rsh_place *places, rsh_dtype dtype
     return st;
 }
 
-/* The parts of s, if this rank is in the mesh, as the parent numbers ranks. */
+/* Returns the parts of s, if this rank is in the mesh, in the parent's rank numbers. */
 static rsh_status to_parent(const side *at, const rsh_sharded *s, rsh_sharded **out) {
     const rsh_tensor *const *parts = s ? (const rsh_tensor *const *)s->part : NULL;
     return rsh_sharded_from_tensors(rsh_mesh_parent(at->mesh), at->in_parent, s ? s->nparts : 0, parts, out);
 }
 
-static rsh_status number(rsh_dtype dtype, double value, bool requires_grad, rsh_value **out) {
+static rsh_status new_number(rsh_dtype dtype, double value, bool requires_grad, rsh_value **out) {
     rsh_tensor *t = NULL;
     RSH_TRY(rsh_tensor_empty(dtype, 0, NULL, &t));
     rsh_status st = rsh_math_fill_number(t, value);
@@ -136,11 +137,11 @@ static rsh_status number(rsh_dtype dtype, double value, bool requires_grad, rsh_
     return st;
 }
 
-/* What this rank has after a move: its parts as the mesh numbers ranks, or a number if it has no place there. */
+/* Returns what this rank has after a move: its parts in the mesh's rank numbers, or a number if it is outside. */
 static rsh_status from_parent(const side *at, const rsh_sharded *s, rsh_value **out) {
     rsh_comm *comm = rsh_mesh_comm(at->mesh);
     rsh_sharded *mine = NULL;
-    if (!comm) return number(rsh_layout_dtype(at->here), 0, false, out);
+    if (!comm) return new_number(rsh_layout_dtype(at->here), 0, false, out);
     RSH_TRY(rsh_sharded_from_tensors(comm, at->here, s->nparts, (const rsh_tensor *const *)s->part, &mine));
     rsh_status st = rsh_value_adopt_sharded(mine, false, out);
     if (st) rsh_sharded_free(mine);
@@ -148,7 +149,7 @@ static rsh_status from_parent(const side *at, const rsh_sharded *s, rsh_value **
 }
 
 /* Collective over the parent. */
-static rsh_status move(const side *from, const rsh_sharded *s, const side *to, rsh_value **out) {
+static rsh_status move_parts(const side *from, const rsh_sharded *s, const side *to, rsh_value **out) {
     rsh_comm *parent = rsh_mesh_parent(from->mesh);
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = to_parent(from, s, &src);
@@ -162,9 +163,9 @@ static rsh_status move(const side *from, const rsh_sharded *s, const side *to, r
 /* ---- the op ---- */
 
 typedef struct crossing {
-    side from, to, back; /* back: of the gradient of what came */
-    rsh_op op;           /* of the partial source; RSH_OP_NONE: it was none */
-    double share;        /* of a gradient that each contribution gets */
+    side from, to, back; /* back: for the gradient of the result */
+    rsh_op op;           /* of a partial source; RSH_OP_NONE: not partial */
+    double share;        /* factor of the gradient for each contribution */
 } crossing;
 
 static void crossing_drop(void *attrs) {
@@ -175,15 +176,15 @@ static void crossing_drop(void *attrs) {
 static rsh_comm *crossing_comm(const void *attrs) { return rsh_mesh_parent(((const crossing *)attrs)->from.mesh); }
 
 static rsh_status cross_forward(rsh_grad_call *call) {
-    const crossing *c = rsh_call_attrs(call); /* a copy, which holds what it has from here on */
+    const crossing *c = rsh_call_attrs(call); /* a copy, which holds its references from here on */
     rsh_value *v = NULL;
     side_hold(&c->from), side_hold(&c->to), side_hold(&c->back);
-    RSH_TRY(move(&c->from, rsh_value_sharded(rsh_call_input_value(call, 0)), &c->to, &v));
+    RSH_TRY(move_parts(&c->from, rsh_value_sharded(rsh_call_input_value(call, 0)), &c->to, &v));
     return rsh_call_set_output_value(call, 0, v);
 }
 
-/* Of f32 or f64. */
-static void scale(const rsh_tensor *t, double by) {
+/* t is f32 or f64. */
+static void scale_elements(const rsh_tensor *t, double by) {
     float *f = rsh_tensor_data(t);
     double *d = rsh_tensor_data(t);
     for (int64_t i = 0; i < rsh_tensor_count(t); i++)
@@ -191,7 +192,7 @@ static void scale(const rsh_tensor *t, double by) {
         else d[i] *= by;
 }
 
-/* The gradient, or zeros where none came; NULL on a rank without a part. */
+/* Returns the gradient, or zeros if there is none; NULL on a rank without a part. */
 static rsh_status gradient_of(rsh_grad_call *call, const crossing *c, rsh_sharded **zeros, const rsh_sharded **out) {
     const rsh_value *g = rsh_call_output_grad_value(call, 0);
     rsh_comm *comm = rsh_mesh_comm(c->to.mesh);
@@ -210,12 +211,13 @@ static rsh_status cross_backward(rsh_grad_call *call) {
     rsh_comm *parent = crossing_comm(c);
     rsh_status st = gradient_of(call, c, &zeros, &g);
     if (!st && c->op && c->op != RSH_OP_SUM && c->op != RSH_OP_AVG)
-        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move: %s has no derivative", rsh_op_name(c->op));
-    st = st ? rsh_comm_agree(parent, st) : move(&c->to, g, &c->back, &v);
+        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move: reduction %s has no derivative; use sum or avg",
+                       rsh_op_name(c->op));
+    st = st ? rsh_comm_agree(parent, st) : move_parts(&c->to, g, &c->back, &v);
     rsh_sharded_free(zeros);
     RSH_TRY(st);
     for (int64_t i = 0; c->share != 1 && rsh_mesh_comm(c->back.mesh) && i < rsh_value_nparts(v); i++)
-        scale(rsh_value_part(v, i), c->share);
+        scale_elements(rsh_value_part(v, i), c->share);
     return rsh_call_set_input_grad_value(call, 0, v);
 }
 
@@ -229,7 +231,7 @@ static const rsh_grad_op cross_op = {.name = "move between meshes",
 
 /* ---- the call ---- */
 
-static rsh_status describe(const card *k, rsh_mesh *from, rsh_mesh *to, crossing *out) {
+static rsh_status plan_crossing(const card *k, rsh_mesh *from, rsh_mesh *to, crossing *out) {
     rsh_place back[RSH_MAX_AXES];
     int n = rsh_mesh_ndim(from);
     rsh_dtype had_dtype = (rsh_dtype)k->has.dtype, dtype = (rsh_dtype)k->asks.dtype;
@@ -247,16 +249,16 @@ static rsh_status describe(const card *k, rsh_mesh *from, rsh_mesh *to, crossing
 
 static bool differentiable(rsh_dtype d) { return d == RSH_F32 || d == RSH_F64; }
 
-static rsh_status apply(rsh_value *v, const card *k, const crossing *c, rsh_value **out) {
+static rsh_status apply_crossing(rsh_value *v, const card *k, const crossing *c, rsh_value **out) {
     bool records = k->has.requires_grad && k->asks.enabled, in_target = rsh_mesh_comm(c->to.mesh);
     rsh_grad_apply_opts as = RSH_GRAD_APPLY_OPTS_INIT;
     if (in_target) as.comm = rsh_mesh_comm(c->to.mesh), as.kind = &rshi_dtensor_kind, as.kind_data = c->to.mesh;
     rsh_value *in = rsh_value_hold(v), *made = NULL;
     rsh_status st = RSH_OK;
     if (records && !differentiable(rsh_layout_dtype(c->to.here)))
-        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move to %s has no derivative",
+        st = rshi_fail(RSH_EUNSUP, "rsh_dtensor_move: cannot record a gradient through dtype %s; use f32 or f64",
                        rsh_dtype_name(rsh_layout_dtype(c->to.here)));
-    if (!st && !in) st = number((rsh_dtype)k->has.dtype, 0, records, &in);
+    if (!st && !in) st = new_number((rsh_dtype)k->has.dtype, 0, records, &in);
     st = rsh_comm_agree(rsh_mesh_parent(c->to.mesh), st);
     if (!st) st = rsh_grad_apply_with(&cross_op, c, 1, &in, 1, &as, &made);
     rsh_value_free(in);
@@ -271,13 +273,13 @@ rsh_status rsh_dtensor_move(rsh_value *v, rsh_mesh *from, rsh_mesh *to, int n, c
     RSH_NEEDS(from);
     card mine, of;
     crossing c;
-    rsh_status st = check(v, from, to, n, places, out);
-    if (!st && v) from = rsh_dtensor_mesh(v); /* an equal one, with the comm that v has */
+    rsh_status st = check_arguments(v, from, to, n, places, out);
+    if (!st && v) from = rsh_dtensor_mesh(v); /* an equal mesh, with the comm of v */
     if (!st) st = fill_card(v, from, to, n, places, dtype, &mine);
-    RSH_TRY(exchange(from, &mine, st, &of));
+    RSH_TRY(exchange_cards(from, &mine, st, &of));
     *out = NULL;
-    st = rsh_comm_agree(rsh_mesh_parent(from), describe(&of, from, to, &c));
-    if (!st) st = apply(v, &of, &c, out);
+    st = rsh_comm_agree(rsh_mesh_parent(from), plan_crossing(&of, from, to, &c));
+    if (!st) st = apply_crossing(v, &of, &c, out);
     crossing_drop(&c);
     return st;
 }

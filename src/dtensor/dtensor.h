@@ -1,4 +1,4 @@
-/* dtensor: a value read as a tensor on a mesh, for the files of this room. */
+/* dtensor: shared by the files of this room: the kind of DTensors and their layouts. */
 #ifndef RESHARD_DTENSOR_DTENSOR_H
 #define RESHARD_DTENSOR_DTENSOR_H
 
@@ -6,10 +6,10 @@
 
 #include "base/base.h"
 
-/* The kind of every DTensor; what belongs to it is its mesh. */
+/* The kind of every DTensor; its data are the mesh. */
 extern const rsh_value_kind rshi_dtensor_kind;
 
-/* The layout of a tensor on the mesh, by positions. */
+/* Returns the layout of a tensor on the mesh, in positions. */
 static inline rsh_status rshi_dtensor_layout(const rsh_mesh *mesh, int n, const rsh_place *places,
                                              rsh_dtype dtype, int ndim, const int64_t *shape,
                                              rsh_layout **out) {
@@ -17,13 +17,13 @@ static inline rsh_status rshi_dtensor_layout(const rsh_mesh *mesh, int n, const 
 }
 
 #define RSHI_PLACES_TEXT 160
-/* "(S0, R, P(sum))", for sentences. */
+/* Writes "(S0, R, P(sum))" for error messages. */
 void rshi_places_text(int n, const rsh_place *places, char text[RSHI_PLACES_TEXT]);
 
-/* Partial placements replaced by replicated ones: what a gradient has. */
+/* Replaces partial placements by replicated ones, as for a gradient. */
 void rshi_places_unpartial(int n, const rsh_place *places, rsh_place *out);
 
-/* RSH_EVALUE, naming the function, unless v is a DTensor. */
+/* Returns RSH_EVALUE, naming the function, unless v is a DTensor. */
 rsh_status rshi_dtensor_require(const char *who, const rsh_value *v);
 
 #endif

@@ -1,4 +1,4 @@
-/* Print: a DTensor as one rank sees it. */
+/* Print: prints a DTensor with this rank's part. */
 #include "dtensor/dtensor.h"
 
 #include <reshard/math.h>

@@ -1,4 +1,4 @@
-/* From local: a rank's own tensor as its part of a DTensor, and the way back. */
+/* From local: makes a DTensor from each rank's own tensor, and converts it back. */
 #include "dtensor/dtensor.h"
 
 #include <inttypes.h>
@@ -6,9 +6,9 @@
 
 #include "shard/shard.h"
 
-/* ---- tags as ops ---- */
+/* ---- conversions as ops ---- */
 
-/* The same elements under another handle. */
+/* Creates a view of the same elements. */
 static rsh_status alias(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
 }
@@ -32,16 +32,16 @@ void rshi_places_unpartial(int n, const rsh_place *places, rsh_place *out) {
     for (int i = 0; i < n; i++) out[i] = places[i].kind == RSH_PLACE_PARTIAL ? rsh_place_replicate() : places[i];
 }
 
-/* ---- the shape of the whole ---- */
+/* ---- the shape of the whole tensor ---- */
 
-/* What every rank has, and whether it refuses. */
+/* What each rank sends to the others. */
 typedef struct card {
     int64_t ndim, dtype;
     int64_t shape[RSH_MAX_NDIM];
 } card;
 
-/* Adds up a dim over the coordinates of the dims of the mesh that shard it, at coordinate 0 of the others. */
-static int64_t add_up(const rsh_mesh *mesh, const rsh_place *places, int dim, int ndim, const card *cards) {
+/* Adds up a dim over the coordinates of the mesh dims that shard it, at coordinate 0 of the others. */
+static int64_t sum_sizes(const rsh_mesh *mesh, const rsh_place *places, int dim, int ndim, const card *cards) {
     int64_t sum = 0;
     for (int64_t p = 0; p < rsh_mesh_size(mesh); p++) {
         int64_t left = p;
@@ -61,31 +61,33 @@ static int64_t add_up(const rsh_mesh *mesh, const rsh_place *places, int dim, in
 static rsh_status check_cards(const rsh_mesh *mesh, const card *cards) {
     for (int64_t p = 1; p < rsh_mesh_size(mesh); p++)
         RSH_REQUIRE(cards[p].ndim == cards[0].ndim && cards[p].dtype == cards[0].dtype, RSH_EVALUE,
-                    "from_local: position %" PRId64 " has %" PRId64 " dims of %s, and position 0 %" PRId64 " of %s", p,
-                    cards[p].ndim, rsh_dtype_name((rsh_dtype)cards[p].dtype), cards[0].ndim,
+                    "from_local: numbers of dims and dtypes must be equal, but position %" PRId64 " has %" PRId64
+                    " dims of %s, position 0 has %" PRId64 " of %s",
+                    p, cards[p].ndim, rsh_dtype_name((rsh_dtype)cards[p].dtype), cards[0].ndim,
                     rsh_dtype_name((rsh_dtype)cards[0].dtype));
     return RSH_OK;
 }
 
-/* Every rank checks every rank's sizes, so all come to the same conclusion. */
+/* Every rank checks the sizes of all ranks, so all reach the same verdict. */
 static rsh_status check_parts(const rsh_mesh *mesh, const rsh_layout *l, const card *cards) {
     for (int64_t p = 0; p < rsh_mesh_size(mesh); p++) {
         rsh_part part;
         RSH_TRY(rsh_layout_part(l, p, 0, &part));
         for (int d = 0; d < part.ndim; d++)
             RSH_REQUIRE(part.shape[d] == cards[p].shape[d], RSH_EVALUE,
-                        "from_local: position %" PRId64 " has %" PRId64
-                        " in dim %d, where \"%.200s\" gives it %" PRId64,
+                        "from_local: position %" PRId64 " has size %" PRId64
+                        " in dim %d, but layout \"%.200s\" requires %" PRId64,
                         p, cards[p].shape[d], d, rsh_layout_text(l), part.shape[d]);
     }
     return RSH_OK;
 }
 
-static rsh_status work_out(const rsh_mesh *mesh, int n, const rsh_place *places, const card *cards, rsh_layout **out) {
+static rsh_status find_whole_layout(const rsh_mesh *mesh, int n, const rsh_place *places, const card *cards,
+                                    rsh_layout **out) {
     int64_t shape[RSH_MAX_NDIM];
     int ndim = (int)cards->ndim;
     RSH_TRY(check_cards(mesh, cards));
-    for (int d = 0; d < ndim; d++) shape[d] = add_up(mesh, places, d, ndim, cards);
+    for (int d = 0; d < ndim; d++) shape[d] = sum_sizes(mesh, places, d, ndim, cards);
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, (rsh_dtype)cards->dtype, ndim, shape, out));
     rsh_status st = check_parts(mesh, *out, cards);
     if (!st) return RSH_OK;
@@ -102,12 +104,12 @@ static rsh_status exchange_shapes(const rsh_tensor *t, rsh_mesh *mesh, int n, co
     card *cards = rshi_alloc((size_t)rsh_mesh_size(mesh), sizeof *cards);
     rsh_status st = rsh_comm_agree(rsh_mesh_comm(mesh), cards ? RSH_OK : rshi_nomem());
     if (!st) st = rsh_comm_allgather(rsh_mesh_comm(mesh), &mine, cards, sizeof mine);
-    if (!st) st = work_out(mesh, n, places, cards, out);
+    if (!st) st = find_whole_layout(mesh, n, places, cards, out);
     rshi_free(cards);
     return st;
 }
 
-/* ---- do replicas hold the same? ---- */
+/* ---- comparing replicas ---- */
 
 static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
     rsh_layout *l = NULL;
@@ -118,7 +120,7 @@ static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
     return st;
 }
 
-/* The position that holds what position p holds, at coordinate 0 of the replicated dims. */
+/* Returns the position that has the same elements as p and coordinate 0 in the replicated dims. */
 static int64_t first_holder(const rsh_mesh *mesh, const rsh_place *places, int64_t p) {
     int64_t left = p, step = 1, first = 0;
     for (int a = rsh_mesh_ndim(mesh) - 1; a >= 0; a--) {
@@ -152,7 +154,7 @@ static rsh_status check_local(const rsh_value *local, const rsh_mesh *mesh, int 
     RSH_REQUIRE(local && places, RSH_EVALUE, "rsh_dtensor_from_local: %s is NULL", local ? "places" : "local");
     RSH_REQUIRE(!rsh_value_sharded(local), RSH_ERUNTIME, "from_local: the value is already distributed");
     RSH_REQUIRE(rsh_value_tensor(local), RSH_EVALUE, "from_local: the value must be a single tensor");
-    rsh_layout *l = NULL; /* do the placements go with the mesh and the number of dims? */
+    rsh_layout *l = NULL; /* checks that the placements fit the mesh and the number of dims */
     RSH_TRY(rshi_dtensor_layout(mesh, n, places, rsh_value_dtype(local), rsh_value_ndim(local), rsh_value_shape(local),
                                 &l));
     rsh_layout_free(l);
@@ -209,8 +211,8 @@ rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n, const
 
 /* ---- to local ---- */
 
-/* A part that remembers where it is from becomes one that does not. */
-static rsh_status strip(rsh_value *v, rsh_value **out) {
+/* Removes the mark from a part of a DTensor. */
+static rsh_status remove_mark(rsh_value *v, rsh_value **out) {
     const rsh_layout *none = NULL;
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &none};
     return rsh_grad_apply_with(&to_op, NULL, 1, &v, 1, &as, out);
@@ -220,7 +222,7 @@ rsh_status rsh_dtensor_to_local(rsh_value *v, const rsh_place *grads, rsh_value 
     RSH_NEEDS(out);
     *out = NULL;
     if (!v) return RSH_OK;
-    if (rsh_dtensor_part_mesh(v)) return strip(v, out);
+    if (rsh_dtensor_part_mesh(v)) return remove_mark(v, out);
     RSH_TRY(rshi_dtensor_require("rsh_dtensor_to_local", v));
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_layout *back = NULL;

@@ -1,19 +1,19 @@
-/* Local part: a plain value that remembers that it is this rank's part of a DTensor.
+/* Local part: a plain value with a mark that it is this rank's part of a DTensor.
  *
- * Whoever computes with it sees a plain tensor of this rank.  What ops make of it has the same mark, without the
- * layout: it differs between the ranks of the mesh, so nobody may take it for replicated. */
+ * Ops treat it as a plain tensor of this rank.  Their results have the same mark, without the layout: they differ
+ * between the ranks of the mesh, so they must not be treated as replicated. */
 #include "dtensor/dtensor.h"
 
-/* What the mark says.  Values share it. */
+/* The content of a mark, which several values may share. */
 typedef struct mark {
     int refs;
     rsh_mesh *mesh;     /* held */
-    rsh_layout *layout; /* owned: of the DTensor; NULL: the value was computed from a part */
+    rsh_layout *layout; /* owned; of the DTensor; NULL: the value was computed from a part */
 } mark;
 
-static void hold(void *kind_data) { ((mark *)kind_data)->refs++; }
+static void hold_mark(void *kind_data) { ((mark *)kind_data)->refs++; }
 
-static void drop(void *kind_data) {
+static void drop_mark(void *kind_data) {
     mark *m = kind_data;
     if (--m->refs) return;
     rsh_layout_free(m->layout);
@@ -44,11 +44,11 @@ static rsh_mesh *first_mesh(int nin, rsh_value *const *in) {
     return NULL;
 }
 
-enum { MOST = 64 }; /* outputs of an op on parts */
+enum { MOST = 64 }; /* largest number of outputs of an op on parts */
 
-/* Beside a DTensor the part counts as a plain value. */
-static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
+/* Together with a DTensor the part counts as a plain value. */
+static rsh_status apply_to_parts(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                 rsh_value **out) {
     for (int i = 0; i < nin; i++)
         if (rsh_dtensor_mesh(in[i])) return rshi_dtensor_kind.apply(op, attrs, nin, in, nout, out);
     for (int i = 0; i < nin; i++)
@@ -61,13 +61,14 @@ static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_v
     RSH_TRY(mark_new(first_mesh(nin, in), NULL, &m));
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = plain, .kind = &local_part, .kind_data = m};
     rsh_status st = rsh_grad_apply_with(op, attrs, nin, in, nout, &as, out);
-    drop(m);
+    drop_mark(m);
     return st;
 }
 
-static const rsh_value_kind local_part = {.name = "part of a DTensor", .apply = apply, .hold = hold, .drop = drop};
+static const rsh_value_kind local_part = {
+    .name = "part of a DTensor", .apply = apply_to_parts, .hold = hold_mark, .drop = drop_mark};
 
-/* ---- making and asking ---- */
+/* ---- creating, and getters ---- */
 
 static bool same_everywhere(int n, const rsh_place *places) {
     for (int i = 0; i < n; i++)
@@ -91,7 +92,7 @@ rsh_status rsh_dtensor_part(rsh_value *v, const rsh_place *grads, rsh_value **ou
         st = mark_new(mesh, rsh_value_layout(v), &m);
         if (!st) st = rsh_value_set_kind(plain, &local_part, m);
     }
-    if (m) drop(m);
+    if (m) drop_mark(m);
     if (st)
         rsh_value_free(plain);
     else

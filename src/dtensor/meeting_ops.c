@@ -1,8 +1,8 @@
-/* Meeting ops: how an op meets a DTensor.
+/* Meeting ops: how ops are applied to DTensors.
  *
- * The op's rule and the placements of its inputs lead to a solution: what the inputs are brought to, and the layouts of
- * outputs and gradients.  Then the op runs on this rank's parts.  Where there is no solution, the op is refused with
- * its name and the placements: nothing is ever gathered in silence. */
+ * The op's rule and the placements of its inputs give a solution: the layouts that inputs are moved to, and the layouts
+ * of outputs and gradients.  Then the op runs on this rank's parts.  If there is no solution, the op fails with its
+ * name and the placements: nothing is ever gathered implicitly. */
 #include "dtensor/solution.h"
 
 #include <stdio.h>
@@ -40,8 +40,8 @@ static void text_of(const rsh_value *v, char text[RSHI_PLACES_TEXT]) {
     else rshi_places_text(rsh_mesh_ndim(mesh), places, text);
 }
 
-/* "add: placements (S0) and (S1)": for an op that is refused. */
-static rsh_status refuse(const rsh_grad_op *op, int nin, rsh_value *const *in, const char *why) {
+/* Fails with "add of DTensors with placements (S0), (S1): why". */
+static rsh_status fail_unsupported(const rsh_grad_op *op, int nin, rsh_value *const *in, const char *why) {
     rshi_text list = {0};
     for (int i = 0; i < nin; i++) {
         char text[RSHI_PLACES_TEXT];
@@ -55,13 +55,14 @@ static rsh_status refuse(const rsh_grad_op *op, int nin, rsh_value *const *in, c
     return st;
 }
 
-/* ---- the meeting ---- */
+/* ---- checking the meshes ---- */
 
 static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const *in, rsh_mesh **mesh) {
     *mesh = NULL;
     for (int i = 0; i < nin; i++) {
         rsh_mesh *other = rsh_dtensor_mesh(in[i]);
-        if (other && *mesh && !rsh_mesh_equal(*mesh, other)) return refuse(op, nin, in, "meshes must be equal");
+        if (other && *mesh && !rsh_mesh_equal(*mesh, other))
+            return fail_unsupported(op, nin, in, "meshes must be equal");
         if (other && !*mesh) *mesh = other;
         RSH_REQUIRE(other || !rsh_value_sharded(in[i]), RSH_EVALUE,
                     "%s: cannot combine a DTensor with a distributed value that has no mesh", op->name);
@@ -69,7 +70,7 @@ static rsh_status check_meshes(const rsh_grad_op *op, int nin, rsh_value *const 
     return RSH_OK;
 }
 
-/* ---- plain tensors: numbers of one element, and indices, masks and targets, which are the same on every rank ---- */
+/* ---- plain tensors: scalars, and indices, masks and targets, which are equal on every rank ---- */
 
 static bool is_index_or_mask(const rsh_value *v) {
     rsh_dtype dtype = rsh_value_dtype(v);
@@ -87,12 +88,12 @@ static rsh_status replicate(rsh_value *v, rsh_mesh *mesh, rsh_value **out) {
     return st ? st : rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
-/* Is it a plain value that must be replicated?  A number of one element goes with any placement. */
+/* Returns whether a plain value must be replicated.  A scalar can be combined with any placement. */
 static bool is_plain(const rsh_value *v) {
     return v && !rsh_value_sharded(v) && (is_index_or_mask(v) || rsh_tensor_count(rsh_value_tensor(v)) != 1);
 }
 
-static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
+static rsh_status prepare_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v, rsh_value **out) {
     *out = is_plain(v) ? NULL : rsh_value_hold(v);
     if (!is_plain(v)) return RSH_OK;
     RSH_REQUIRE(!rsh_dtensor_part_mesh(v), RSH_EVALUE, "%s: cannot combine a DTensor with this rank's part of one",
@@ -106,7 +107,7 @@ static rsh_status take_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value *v
 
 /* ---- applying ---- */
 
-/* What has become partial counts at coordinate 0 of the axes along which it has. */
+/* A value that has become partial counts at coordinate 0 of its new partial axes. */
 static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &to, .kind = &rshi_dtensor_kind, .kind_data = mesh};
@@ -119,26 +120,26 @@ static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *
     return rshi_own_part_take(v, counts, &as, out);
 }
 
-static rsh_status move(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
+static rsh_status move_to_layout(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     RSH_TRY(rsh_value_reshard(v, to, RSH_DERIVATIVE_BACKWARD, NULL, out));
     return rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
-/* Does an output move, of those from i on? */
+/* Returns whether an output moves, from output i on. */
 static bool outputs_move(const rshi_solution *s, int i) {
     bool moves = false;
     for (; i < s->nout; i++) moves |= s->made[i] != NULL;
     return moves;
 }
 
-/* Do ranks meet after input i: to move another one, in the op, or to move outputs? */
-static bool meet_after(const rshi_solution *s, int i) {
+/* Returns whether ranks communicate after input i: to move another one, in the op, or to move outputs. */
+static bool communicates_after(const rshi_solution *s, int i) {
     bool meet = s->calls || outputs_move(s, 0);
     while (++i < s->nin) meet |= s->wanted[i] && !s->at_home[i];
     return meet;
 }
 
-/* The inputs as the solution wants them; those that moved are owned. */
+/* Moves the inputs as the solution requires; moved inputs are owned. */
 static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value *const *in, rsh_value **brought) {
     rsh_comm *comm = rsh_mesh_comm(mesh);
     uint64_t calls = comm->calls;
@@ -147,22 +148,22 @@ static rsh_status bring_inputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value
         if (!s->wanted[i]) continue;
         rsh_value_free(brought[i]);
         brought[i] = NULL;
-        rsh_status st = (s->at_home[i] ? take_own_part : move)(in[i], mesh, s->wanted[i], &brought[i]);
-        if (st) return meet_after(s, i) ? rshi_comm_tell(comm, calls, st) : st;
+        rsh_status st = (s->at_home[i] ? take_own_part : move_to_layout)(in[i], mesh, s->wanted[i], &brought[i]);
+        if (st) return communicates_after(s, i) ? rshi_comm_tell(comm, calls, st) : st;
     }
     return RSH_OK;
 }
 
-/* The op on this rank's parts. */
+/* Applies the op to this rank's parts. */
 static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_value *const *in,
                              const rsh_grad_apply_opts *as, rsh_value **out) {
     uint64_t calls = as->comm->calls;
     rsh_status st = rsh_grad_apply_with(s->op, attrs, s->nin, in, s->nout, as, out);
-    bool in_op = s->calls && as->comm->calls == calls; /* where others are, and this rank has not been */
+    bool in_op = s->calls && as->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
     return in_op || outputs_move(s, 0) ? rshi_comm_tell(as->comm, calls, st) : st;
 }
 
-/* Outputs that the op made as ranges, in chunks; all or none are there afterwards. */
+/* Moves outputs that the op has created as ranges to chunks; afterwards all of them exist, or none. */
 static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value **out) {
     rsh_comm *comm = rsh_mesh_comm(mesh);
     uint64_t calls = comm->calls;
@@ -171,7 +172,7 @@ static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_valu
         rsh_value *made = out[i];
         if (!s->made[i] || !made) continue;
         out[i] = NULL;
-        st = move(made, mesh, s->out[i], &out[i]);
+        st = move_to_layout(made, mesh, s->out[i], &out[i]);
         if (outputs_move(s, i + 1)) st = rshi_comm_tell(comm, calls, st);
         rsh_value_free(made);
     }
@@ -182,8 +183,8 @@ static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_valu
     return st;
 }
 
-static rsh_status run(const rshi_solution *s, rsh_mesh *mesh, const void *attrs, rsh_value *const *in,
-                      rsh_value **out) {
+static rsh_status run_solution(const rshi_solution *s, rsh_mesh *mesh, const void *attrs, rsh_value *const *in,
+                               rsh_value **out) {
     rsh_value *brought[RSHI_RULE_MOST] = {0};
     const rsh_layout *made[RSHI_RULE_MOST];
     for (int i = 0; i < s->nout; i++) made[i] = s->made[i] ? s->made[i] : s->out[i];
@@ -207,8 +208,8 @@ static unsigned letters_cut(const rsh_rule_tensor *t, const rsh_value *v) {
     return cut;
 }
 
-/* A number of one element is the same on every rank, also where the others have no rows.  A pointwise op broadcasts it;
- * another op that needs a row of it for each row of a cut input could not run there. */
+/* A plain scalar is equal on every rank, even where a cut input has no rows.  A pointwise op broadcasts it; any other
+ * op that needs one of its rows for each row of a cut input could not run there. */
 static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
     unsigned cut = 0;
     if (q->op->layouts == rsh_grad_same_layout) return true;
@@ -219,15 +220,15 @@ static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
     return true;
 }
 
-/* *solved: there is a solution, and its run tells the others what goes wrong. */
-static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
-                              int nout, rsh_value **out, bool *solved) {
+/* *solved: there is a solution, and running it tells the other ranks of errors. */
+static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin,
+                                 rsh_value *const *in, int nout, rsh_value **out, bool *solved) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
     const rshi_solution *s = NULL;
     char why[RSHI_WHY] = "";
     RSH_TRY(rshi_rule_ask(op, attrs, nin, in, nout, &q));
-    if (!numbers_fit(&q, in)) return refuse(op, nin, in, "a dim of the plain tensor is cut; distribute it");
+    if (!numbers_fit(&q, in)) return fail_unsupported(op, nin, in, "a dim of the plain tensor is cut; distribute it");
     q.naxes = rsh_mesh_ndim(mesh);
     for (int i = 0; i < nin; i++) {
         layouts[i] = rsh_value_layout(in[i]);
@@ -235,14 +236,14 @@ static rsh_status apply_taken(const rsh_grad_op *op, const void *attrs, rsh_mesh
     }
     rsh_status st = rshi_solution_find(mesh, &q, layouts, &s, why);
     if (st == RSH_EUNSUP && !*why) snprintf(why, sizeof why, "%s", rsh_error_detail());
-    if (st == RSH_EUNSUP) return refuse(op, nin, in, why);
+    if (st == RSH_EUNSUP) return fail_unsupported(op, nin, in, why);
     *solved = !st;
-    return st ? st : run(s, mesh, attrs, in, out);
+    return st ? st : run_solution(s, mesh, attrs, in, out);
 }
 
-/* This rank had no memory to find out what moves. */
-static bool others_meet(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
-                        int nout) {
+/* This rank has no memory to find out what moves. */
+static bool others_communicate(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
+                               int nout) {
     rshi_rule_question q;
     const rsh_layout *layouts[RSHI_RULE_MOST];
     if (rshi_rule_ask(op, attrs, nin, in, nout, &q)) return false;
@@ -254,33 +255,34 @@ static bool others_meet(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh
     return rshi_solution_meets(mesh, &q, layouts);
 }
 
-static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_value **out) {
+static rsh_status apply_to_dtensors(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                                    rsh_value **out) {
     rsh_mesh *mesh;
     rsh_value *taken[RSHI_RULE_MOST];
     RSH_TRY(check_meshes(op, nin, in, &mesh));
-    if (!op->placements && op->layouts != rsh_grad_same_layout) return refuse(op, nin, in,
-                                                                              "this op has no placement rule");
-    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return refuse(op, nin, in, "too many inputs");
+    if (!op->placements && op->layouts != rsh_grad_same_layout)
+        return fail_unsupported(op, nin, in, "this op has no placement rule");
+    if (nin > RSHI_RULE_MOST || nout > RSHI_RULE_MOST) return fail_unsupported(op, nin, in, "too many inputs");
     rsh_status st = RSH_OK;
     bool solved = false;
     int n = 0;
     while (!st && n < nin) {
-        st = take_input(op, mesh, in[n], &taken[n]);
+        st = prepare_input(op, mesh, in[n], &taken[n]);
         n++;
     }
-    if (!st) st = apply_taken(op, attrs, mesh, nin, taken, nout, out, &solved);
+    if (!st) st = apply_prepared(op, attrs, mesh, nin, taken, nout, out, &solved);
     while (n--) rsh_value_free(taken[n]);
     if (st != RSH_ENOMEM || solved) return st;
-    return others_meet(op, attrs, mesh, nin, in, nout) ? rsh_comm_agree(rsh_mesh_comm(mesh), st) : st;
+    return others_communicate(op, attrs, mesh, nin, in, nout) ? rsh_comm_agree(rsh_mesh_comm(mesh), st) : st;
 }
 
-static void hold(void *kind_data) { rsh_mesh_hold(kind_data); }
-static void drop(void *kind_data) { rsh_mesh_free(kind_data); }
+static void hold_mesh(void *kind_data) { rsh_mesh_hold(kind_data); }
+static void drop_mesh(void *kind_data) { rsh_mesh_free(kind_data); }
 
-const rsh_value_kind rshi_dtensor_kind = {.name = "DTensor", .apply = apply, .hold = hold, .drop = drop};
+const rsh_value_kind rshi_dtensor_kind = {
+    .name = "DTensor", .apply = apply_to_dtensors, .hold = hold_mesh, .drop = drop_mesh};
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
 rsh_mesh *rsh_dtensor_mesh(const rsh_value *v) {
     void *kind_data = NULL;

@@ -1,8 +1,8 @@
-/* Redistribute: a DTensor with other placements, by one plan. */
+/* Redistribute: moves a DTensor to other placements with one plan. */
 #include "dtensor/dtensor.h"
 #include "grad/grad.h"
 
-/* A dim of the mesh may stay partial with its op, or stop being partial; it cannot become so. */
+/* A mesh dim may stay partial with its op, or stop being partial, but it cannot become partial. */
 static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *to) {
     for (int i = 0; i < n; i++) {
         if (to[i].kind != RSH_PLACE_PARTIAL) continue;
@@ -16,7 +16,7 @@ static rsh_status check_partial(int n, const rsh_place *from, const rsh_place *t
     return RSH_OK;
 }
 
-static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
+static rsh_status check_placements(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place now[RSH_MAX_AXES];
     RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute: places is NULL");
@@ -27,12 +27,12 @@ static rsh_status check(rsh_value *v, int n, const rsh_place *places, rsh_dtype 
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
 }
 
-/* Where it goes, or NULL and RSH_OK if it is there already.  A rank that refuses is heard in the opening of the move;
- * so that it is heard too where nothing moves, ranks meet then. */
+/* Finds the new layout; NULL and RSH_OK if it is unchanged.  An error on one rank is reported in the opening exchange
+ * of the move.  If nothing moves, the ranks synchronize here to report it. */
 static rsh_status find_target(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_comm *comm = rsh_mesh_comm(rsh_dtensor_mesh(v));
     rsh_layout *found = NULL;
-    rsh_status st = check(v, n, places, dtype == RSH_DTYPE_NONE ? rsh_value_dtype(v) : dtype, &found);
+    rsh_status st = check_placements(v, n, places, dtype == RSH_DTYPE_NONE ? rsh_value_dtype(v) : dtype, &found);
     bool moves = !st && !rsh_layout_equal(found, rsh_value_layout(v));
     if (!moves) st = rsh_comm_agree(comm, st);
     if (!moves) rsh_layout_free(found);

@@ -1,12 +1,12 @@
-/* Rule layouts: the layouts of an op's tensors, also of those that are ranges of a letter.
+/* Rule layouts: the layouts of an op's tensors, including those that are ranges of a letter.
  *
- * A range is cut where its letter is, so a rank has as much of it as its chunk of the letter holds: a layout of sizes,
- * which no placements have.  It lives between a move and the op alone. */
+ * A range is cut like its letter, so a rank has the part of it that is in its chunk of the letter.  Such a layout has
+ * explicit sizes, which placements cannot express.  It exists only between a move and the op. */
 #include "dtensor/solution.h"
 
-static bool cuts(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
+static bool cuts_dim(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
 
-/* The chunk of a dim of n elements at a position of the mesh, cut by the dims of the mesh that shard it, first to
+/* Computes the chunk of a dim of n elements at a position of the mesh, cut by the mesh dims that shard it, first to
  * last. */
 static void chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t n, int64_t position, int64_t *lo,
                      int64_t *size) {
@@ -16,27 +16,27 @@ static void chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int
     for (int a = 0; a < rsh_mesh_ndim(mesh); a++) {
         int64_t parts = rsh_mesh_dim_size(mesh, a), each = rshi_ceil_div(*size, parts);
         below /= parts;
-        if (!cuts(&places[a], dim)) continue;
+        if (!cuts_dim(&places[a], dim)) continue;
         int64_t from = rshi_min(each * (position / below % parts), *size);
         *lo += from;
         *size = rshi_min(each, *size - from);
     }
 }
 
-/* Is this the first position of those that have the same chunk of the dim? */
+/* Returns whether this is the first position of those that have the same chunk of the dim. */
 static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t position) {
     for (int a = rsh_mesh_ndim(mesh) - 1; a >= 0; a--) {
         int64_t n = rsh_mesh_dim_size(mesh, a);
-        if (!cuts(&places[a], dim) && position % n) return false;
+        if (!cuts_dim(&places[a], dim) && position % n) return false;
         position /= n;
     }
     return true;
 }
 
-/* How much of the range each chunk of the letter holds, `sizes` NULL: nobody asks; are these the chunks of the range
- * itself? */
-static bool share_out(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
-                      int64_t *n) {
+/* Computes the size of the range in each chunk of the letter (`sizes` may be NULL).  Returns whether these are the
+ * chunks of the range itself. */
+static bool range_sizes(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
+                        int64_t *n) {
     bool same = true;
     *n = 0;
     for (int64_t at = 0; at < rsh_mesh_size(mesh); at++) {
@@ -52,18 +52,18 @@ static bool share_out(const rsh_mesh *mesh, const rsh_place *places, const rsh_r
     return same;
 }
 
-/* A tensor is a range along one dim. */
+/* Returns the dim along which the tensor is a cut range; -1: none. */
 static int range_dim(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t) {
     for (int d = 0; d < t->ndim; d++)
         for (int a = 0; t->of[d] && a < rsh_mesh_ndim(mesh); a++)
-            if (cuts(&places[a], d)) return d;
+            if (cuts_dim(&places[a], d)) return d;
     return -1;
 }
 
 bool rshi_rule_is_range(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t) {
     int d = range_dim(mesh, places, t);
     int64_t n;
-    return d >= 0 && !share_out(mesh, places, t, d, NULL, &n);
+    return d >= 0 && !range_sizes(mesh, places, t, d, NULL, &n);
 }
 
 static rsh_status cut_range(rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, const rsh_layout *placed,
@@ -73,7 +73,7 @@ static rsh_status cut_range(rsh_mesh *mesh, const rsh_place *places, const rsh_r
     rsh_layout_desc desc = *rsh_layout_describe(placed);
     int64_t *sizes = rshi_calloc((size_t)rsh_mesh_size(mesh), sizeof *sizes);
     if (!sizes) return rshi_nomem();
-    share_out(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
+    range_sizes(mesh, places, t, d, sizes, &desc.dim[d].cut.nsizes);
     desc.dim[d].cut.rule = RSH_CUT_SIZES;
     desc.dim[d].cut.sizes = sizes;
     rsh_status st = rsh_layout_new(&desc, worked);

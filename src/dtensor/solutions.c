@@ -1,7 +1,7 @@
-/* Solutions: what rules and placements lead to, as layouts, remembered by the mesh.
+/* Solutions: the layouts that rules and placements give, cached by the mesh.
  *
- * Making layouts writes texts, which takes longer than a small op.  A solution is looked up by op, dims and the
- * inputs' layouts, so that a training loop works each out once. */
+ * Creating layouts formats texts, which takes longer than a small op.  Solutions are looked up by op, dims and the
+ * inputs' layouts, so that a training loop computes each once. */
 #include "dtensor/solution.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct table {
 
 /* ---- looking up ---- */
 
-/* A question, the mesh that it is asked on, and the layouts of the inputs. */
+/* The key of a lookup: a question, its mesh, and the layouts of the inputs. */
 typedef struct asked {
     const rshi_rule_question *q;
     rsh_mesh *mesh;
@@ -49,15 +49,15 @@ static bool fits(const rshi_solution *s, const asked *m) {
            !memcmp(s->tensors + r->nin, r->out, (size_t)r->nout * sizeof *r->out);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-static void forget(rshi_solution *s) {
+static void free_layouts(rshi_solution *s) {
     for (int i = 0; i < 3 * s->nin + 2 * s->nout; i++) rsh_layout_free(s->given[i]);
     rshi_free(s);
 }
 
-/* A solution without layouts; its lists of layouts are one after the other. */
-static rshi_solution *blank(const asked *m) {
+/* Creates a solution without layouts; its lists of layouts are contiguous. */
+static rshi_solution *new_solution(const asked *m) {
     const rsh_rule_dims *r = &m->q->dims;
     rshi_solution *s;
     size_t tensors = (size_t)(r->nin + r->nout), layouts = (size_t)(3 * r->nin + 2 * r->nout);
@@ -83,7 +83,7 @@ static rshi_solution *blank(const asked *m) {
     return s;
 }
 
-/* The layout in which the op works on input i; is it a range that its placements do not say? */
+/* Creates the layout in which the op works on input i; *range tells whether placements cannot express it. */
 static rsh_status lay_out_worked(const asked *m, const rsh_place *places, int i, rsh_layout **out,
                                  bool *range) {
     rsh_layout *worked = NULL;
@@ -115,14 +115,14 @@ static rsh_status read_places(const asked *m, rshi_outcome *o) {
     return RSH_OK;
 }
 
-/* Do the chunks of views end where they did? */
+/* Checks that the chunks of views end at the same elements. */
 static rsh_status check_chunks(const asked *m, const rshi_solution *s, char why[RSHI_WHY]) {
     const rsh_layout *in[RSHI_RULE_MOST];
     for (int i = 0; i < s->nin; i++) in[i] = s->wanted[i] ? s->wanted[i] : s->given[i];
     return rshi_rule_check_chunks(m->q, in, (const rsh_layout *const *)s->out, why);
 }
 
-static rsh_status work_out(const asked *m, rshi_solution *s, char why[RSHI_WHY]) {
+static rsh_status fill_solution(const asked *m, rshi_solution *s, char why[RSHI_WHY]) {
     rshi_outcome *o = RSHI_NEW(rshi_outcome);
     rsh_status st = o ? read_places(m, o) : rshi_nomem();
     if (!st) st = rshi_rule_solve(m->q, o, why);
@@ -136,17 +136,17 @@ static rsh_status work_out(const asked *m, rshi_solution *s, char why[RSHI_WHY])
 
 /* ---- the table ---- */
 
-static void clear(table *t) {
+static void clear_table(table *t) {
     for (int i = 0; i < BUCKETS; i++)
         for (rshi_solution *s = t->bucket[i], *next; s; s = next) {
             next = s->next;
-            forget(s);
+            free_layouts(s);
         }
     *t = (table){.n = 0};
 }
 
 static void drop_table(void *t) {
-    clear(t);
+    clear_table(t);
     rshi_free(t);
 }
 
@@ -157,25 +157,25 @@ static table *table_of(rsh_mesh *mesh) {
     return notes->what;
 }
 
-/* A full table is emptied: a loop that goes on fills it again with what it needs. */
-static void add(table *t, rshi_solution *s) {
-    if (t->n == LIMIT) clear(t);
+/* Empties a full table; a running loop fills it again with what it needs. */
+static void add_solution(table *t, rshi_solution *s) {
+    if (t->n == LIMIT) clear_table(t);
     rshi_solution **bucket = &t->bucket[s->key % BUCKETS];
     s->next = *bucket;
     *bucket = s;
     t->n++;
 }
 
-static rsh_status make(const asked *m, uint64_t key, table *t, const rshi_solution **out, char why[RSHI_WHY]) {
-    rshi_solution *s = blank(m);
+static rsh_status make_solution(const asked *m, uint64_t key, table *t, const rshi_solution **out, char why[RSHI_WHY]) {
+    rshi_solution *s = new_solution(m);
     if (!s) return rshi_nomem();
     s->key = key;
-    rsh_status st = work_out(m, s, why);
+    rsh_status st = fill_solution(m, s, why);
     if (st) {
-        forget(s);
+        free_layouts(s);
         return st;
     }
-    add(t, s);
+    add_solution(t, s);
     *out = s;
     return RSH_OK;
 }
@@ -189,7 +189,7 @@ rsh_status rshi_solution_find(rsh_mesh *mesh, const rshi_rule_question *q, const
     rshi_solution *s = t->bucket[key % BUCKETS];
     while (s && (s->key != key || !fits(s, &m))) s = s->next;
     *out = s;
-    return s ? RSH_OK : make(&m, key, t, out, why);
+    return s ? RSH_OK : make_solution(&m, key, t, out, why);
 }
 
 /* ---- without memory ---- */
@@ -204,7 +204,7 @@ static void read_all_places(const rsh_mesh *mesh, const rshi_rule_question *q, c
     memcpy(o->was, o->in, sizeof o->was);
 }
 
-/* As `wanted`, `at_home`, `calls` and `made` would say. */
+/* Computes the same answer as `wanted`, `at_home`, `calls` and `made`. */
 bool rshi_solution_meets(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given) {
     rshi_outcome o;
     char why[RSHI_WHY];

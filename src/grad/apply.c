@@ -1,12 +1,12 @@
-/* Apply: an op on values, and the links that backward follows. */
+/* Apply: applies an op to values and records the links that backward follows. */
 #include "grad/impl.h"
 
-/* ---- distributed inputs: one comm, and so many parts as the op can take ---- */
+/* ---- distributed inputs: they have one comm, and a number of parts that the op supports ---- */
 
 static rsh_status find_comm(rshi_entry *n) {
     for (int i = 0; i < n->nin; i++) {
         rsh_comm *c = rsh_value_comm(n->edge[i].value);
-        RSH_REQUIRE(!c || !n->comm || c == n->comm, RSH_EVALUE, "%s: its inputs live on different comms", n->op->name);
+        RSH_REQUIRE(!c || !n->comm || c == n->comm, RSH_EVALUE, "%s: inputs must have the same comm", n->op->name);
         if (c) n->comm = c;
     }
     return RSH_OK;
@@ -19,17 +19,18 @@ static rsh_status find_parts(rshi_entry *n) {
         const rsh_sharded *s = rsh_value_sharded(n->edge[i].value);
         if (!s) continue;
         RSH_REQUIRE(n->op->parts == RSH_PARTS_EACH || s->nparts == 1, RSH_EUNSUP,
-                    "%s needs one part on every rank; rank %d has %lld parts in %.300s", n->op->name, s->comm->rank,
-                    (long long)s->nparts, rsh_layout_text(s->layout));
-        RSH_REQUIRE(nparts < 0 || nparts == s->nparts, RSH_EVALUE, "%s: inputs of %lld and of %lld parts", n->op->name,
-                    (long long)nparts, (long long)s->nparts);
+                    "%s: every rank must have 1 part, but rank %d has %lld in layout \"%.300s\"", n->op->name,
+                    s->comm->rank, (long long)s->nparts, rsh_layout_text(s->layout));
+        RSH_REQUIRE(nparts < 0 || nparts == s->nparts, RSH_EVALUE,
+                    "%s: inputs must have the same number of parts, got %lld and %lld", n->op->name, (long long)nparts,
+                    (long long)s->nparts);
         nparts = s->nparts;
     }
     if (nparts >= 0) n->nparts = nparts;
     return RSH_OK;
 }
 
-/* What the op's own rule says; the lists are those of `io`, on the caller's stack or heap. */
+/* Calls the op's own layouts function; the caller provides the lists of `io`. */
 static rsh_status take_layouts(rshi_entry *n, rsh_grad_layouts *io) {
     rsh_status st = n->op->layouts(io);
     for (int i = 0; i < n->nin; i++) n->edge[i].grad_layout = io->grad_in[i];
@@ -42,7 +43,7 @@ static rsh_status take_layouts(rshi_entry *n, rsh_grad_layouts *io) {
 
 static rsh_status ask_layouts(rshi_entry *n, rsh_value *const *in) {
     if (!n->op->layouts && n->op->parts == RSH_PARTS_ANY) return RSH_OK;
-    RSH_REQUIRE(n->op->layouts, RSH_EUNSUP, "%s does not take distributed values", n->op->name);
+    RSH_REQUIRE(n->op->layouts, RSH_EUNSUP, "%s: distributed inputs are not supported", n->op->name);
     size_t lists = 2 * (size_t)(n->nin + n->nout);
     const void **room = rshi_calloc(lists, sizeof *room);
     if (!room) return rshi_nomem();
@@ -66,7 +67,7 @@ static void take_given_layouts(rshi_entry *n, const rsh_grad_apply_opts *as) {
     for (int i = 0; i < n->nout && as->grad_out; i++) n->out[i].grad_layout = rsh_layout_hold(as->grad_out[i]);
 }
 
-static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad_apply_opts *as) {
+static rsh_status set_layouts(rshi_entry *n, rsh_value *const *in, const rsh_grad_apply_opts *as) {
     RSH_TRY(find_comm(n));
     if (as) take_given_layouts(n, as);
     else RSH_TRY(ask_layouts(n, in));
@@ -80,7 +81,8 @@ static rsh_status distribute(rshi_entry *n, rsh_value *const *in, const rsh_grad
 
 static rsh_status check_outputs(const rshi_entry *n) {
     for (int i = 0; i < n->nout; i++)
-        RSH_REQUIRE(n->out[i].tensor || n->out[i].value, RSH_EVALUE, "%s: forward gave no output %d", n->op->name, i);
+        RSH_REQUIRE(n->out[i].tensor || n->out[i].value, RSH_EVALUE, "%s: forward did not set output %d", n->op->name,
+                    i);
     return RSH_OK;
 }
 
@@ -96,7 +98,7 @@ static rsh_status run_part(rshi_entry *n) {
     return RSH_OK;
 }
 
-static rsh_status run(rshi_entry *n) {
+static rsh_status run_forward(rshi_entry *n) {
     bool was = rsh_grad_enable(false);
     rsh_status st = RSH_OK;
     n->phase = RSHI_FORWARD;
@@ -106,7 +108,7 @@ static rsh_status run(rshi_entry *n) {
     return st;
 }
 
-/* What forward gave becomes a value. */
+/* Makes a value from what forward has set. */
 static rsh_status settle_output(rshi_entry *n, int i) {
     rshi_output *o = &n->out[i];
     if (o->value) return RSH_OK;
@@ -114,7 +116,7 @@ static rsh_status settle_output(rshi_entry *n, int i) {
     return rshi_parts_assemble(n->op->name, n->comm, o->form.layout, n->nparts, parts, &o->value);
 }
 
-static rsh_status settle(rshi_entry *n, const rsh_grad_apply_opts *as) {
+static rsh_status settle_outputs(rshi_entry *n, const rsh_grad_apply_opts *as) {
     for (int i = 0; i < n->nout; i++) {
         RSH_TRY(settle_output(n, i));
         if (as && as->kind) rshi_payload_set_kind(n->out[i].value->payload, as->kind, as->kind_data);
@@ -124,7 +126,7 @@ static rsh_status settle(rshi_entry *n, const rsh_grad_apply_opts *as) {
 
 /* ---- links ---- */
 
-/* Every contribution to a partial value has a gradient of its own: nothing is to be combined, so its layout says
+/* Every contribution to a partial value has its own gradient.  These are not reduced, so the layout of the gradient is
  * replicated. */
 static rsh_status describe_input(rshi_input *e) {
     if (e->grad_layout || !rsh_value_requires_grad(e->value)) return RSH_OK;
@@ -132,7 +134,7 @@ static rsh_status describe_input(rshi_input *e) {
 }
 
 static rsh_status describe_output(rshi_output *o) {
-    rsh_layout_free(o->form.layout); /* that of the rule; the value may have it in another dtype */
+    rsh_layout_free(o->form.layout); /* layout of the rule; the value may have another dtype */
     rshi_profile_of(o->value->payload, &o->form);
     o->no_grad |= !rshi_differentiable(o->form.dtype);
     return o->grad_layout || o->no_grad ? RSH_OK : rshi_gradient_layout(o->value, &o->grad_layout);
@@ -155,8 +157,8 @@ static void link_output(rshi_entry *n, int i) {
     v->out = i;
 }
 
-/* All that may fail comes first. */
-static rsh_status record(rshi_entry *n) {
+/* Everything that can fail comes first. */
+static rsh_status record_links(rshi_entry *n) {
     if (!n->recorded) return RSH_OK;
     RSH_TRY(rshi_slots_fill(n));
     for (int i = 0; i < n->nin; i++) RSH_TRY(describe_input(&n->edge[i]));
@@ -168,14 +170,15 @@ static rsh_status record(rshi_entry *n) {
 
 /* ---- the call ---- */
 
-static rsh_status check(const rsh_grad_op *op, int nin, rsh_value *const *in, int nout, rsh_value **out) {
-    RSH_REQUIRE(op && op->forward, RSH_EVALUE, "rsh_grad_apply needs an op with a forward function");
-    RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE, "%s: %d inputs%s and %d outputs%s", op->name,
-                nin, nin > 0 && !in ? " at NULL" : "", nout, nout > 0 && !out ? " at NULL" : "");
+static rsh_status check_arguments(const rsh_grad_op *op, int nin, rsh_value *const *in, int nout, rsh_value **out) {
+    RSH_REQUIRE(op && op->forward, RSH_EVALUE, "rsh_grad_apply: op and its forward function must not be NULL");
+    RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE,
+                "%s: the lists of %d inputs%s and %d outputs%s must not be NULL or negative", op->name, nin,
+                nin > 0 && !in ? " (NULL)" : "", nout, nout > 0 && !out ? " (NULL)" : "");
     return RSH_OK;
 }
 
-static void begin(rshi_entry *n, rsh_value *const *in) {
+static void begin_call(rshi_entry *n, rsh_value *const *in) {
     bool needed = false;
     for (int i = 0; i < n->nin; i++) {
         n->edge[i].value = in[i];
@@ -190,8 +193,8 @@ static bool any_distributed(int nin, rsh_value *const *in) {
     return false;
 }
 
-/* What a call that failed, or is over, leaves behind. */
-static void end(rshi_entry *n) {
+/* Cleans up after a call, successful or not. */
+static void end_call(rshi_entry *n) {
     for (int i = 0; n->tensors && i < n->nout * n->nparts; i++) rsh_tensor_free(n->tensors[i]);
     rshi_free(n->tensors);
     n->tensors = NULL;
@@ -203,31 +206,31 @@ static void end(rshi_entry *n) {
     n->phase = RSHI_IDLE;
 }
 
-static void hand_over(rshi_entry *n, rsh_value **out) {
+static void move_outputs(rshi_entry *n, rsh_value **out) {
     for (int i = 0; i < n->nout; i++) {
         out[i] = n->out[i].value;
         n->out[i].value = NULL;
     }
 }
 
-static rsh_status apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        const rsh_grad_apply_opts *as, rsh_value **out) {
+static rsh_status apply_op(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                           const rsh_grad_apply_opts *as, rsh_value **out) {
     rshi_entry *n = rshi_entry_new(op, attrs, nin, nout);
     if (!n) return rshi_nomem();
     rsh_status st;
-    begin(n, in);
-    if (as || any_distributed(nin, in)) RSH_GOTO(distribute(n, in, as));
-    RSH_GOTO(run(n));
-    RSH_GOTO(settle(n, as));
-    RSH_GOTO(record(n));
-    hand_over(n, out);
+    begin_call(n, in);
+    if (as || any_distributed(nin, in)) RSH_GOTO(set_layouts(n, in, as));
+    RSH_GOTO(run_forward(n));
+    RSH_GOTO(settle_outputs(n, as));
+    RSH_GOTO(record_links(n));
+    move_outputs(n, out);
 out:
-    end(n);
+    end_call(n);
     rshi_entry_drop(n);
     return st;
 }
 
-/* The first kind of an input. */
+/* Returns the kind of the first input that has one. */
 static const rsh_value_kind *find_kind(int nin, rsh_value *const *in) {
     for (int i = 0; i < nin; i++)
         if (in[i] && in[i]->payload->kind) return in[i]->payload->kind;
@@ -236,17 +239,18 @@ static const rsh_value_kind *find_kind(int nin, rsh_value *const *in) {
 
 rsh_status rsh_grad_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                           rsh_value **out) {
-    RSH_TRY(check(op, nin, in, nout, out));
+    RSH_TRY(check_arguments(op, nin, in, nout, out));
     const rsh_value_kind *kind = find_kind(nin, in);
-    return kind ? kind->apply(op, attrs, nin, in, nout, out) : apply(op, attrs, nin, in, nout, NULL, out);
+    return kind ? kind->apply(op, attrs, nin, in, nout, out) : apply_op(op, attrs, nin, in, nout, NULL, out);
 }
 
 rsh_status rsh_grad_apply_with(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                                const rsh_grad_apply_opts *opts, rsh_value **out) {
-    RSH_TRY(check(op, nin, in, nout, out));
+    RSH_TRY(check_arguments(op, nin, in, nout, out));
     RSH_NEEDS(opts);
     rsh_grad_apply_opts o = RSH_GRAD_APPLY_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_GRAD_APPLY_OPTS_INIT, &o));
-    RSH_REQUIRE(!o.kind || o.kind->apply, RSH_EVALUE, "%s: the kind of the outputs has no function `apply`", op->name);
-    return apply(op, attrs, nin, in, nout, &o, out);
+    RSH_REQUIRE(!o.kind || o.kind->apply, RSH_EVALUE, "%s: the kind of the outputs must have an `apply` function",
+                op->name);
+    return apply_op(op, attrs, nin, in, nout, &o, out);
 }

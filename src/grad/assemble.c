@@ -1,4 +1,4 @@
-/* Assemble: tensors that an op gave part by part, as one value; and what pointwise ops do to layouts. */
+/* Assemble: makes one value from tensors of several parts, and implements the layouts of pointwise ops. */
 #include "grad/impl.h"
 
 static void free_parts(int64_t nparts, rsh_tensor **parts) {
@@ -8,7 +8,7 @@ static void free_parts(int64_t nparts, rsh_tensor **parts) {
     }
 }
 
-/* The layout with another dtype: rules speak of positions, and comparisons give bools. */
+/* Returns the layout with another dtype.  Rules only concern positions, and comparisons return bools. */
 static rsh_status layout_as(const rsh_layout *l, rsh_dtype dtype, rsh_layout **out) {
     rsh_layout_desc desc = *rsh_layout_describe(l);
     desc.dtype = dtype;
@@ -38,20 +38,21 @@ rsh_status rshi_parts_assemble(const char *who, rsh_comm *comm, const rsh_layout
     if (layout) {
         st = assemble_sharded(comm, layout, nparts, parts, out);
     } else {
-        st = nparts == 1 ? rsh_value_adopt_tensor(parts[0], false, out)
-                         : rshi_fail(RSH_EUNSUP, "%s: a plain result of %lld parts", who, (long long)nparts);
+        st = nparts == 1
+                 ? rsh_value_adopt_tensor(parts[0], false, out)
+                 : rshi_fail(RSH_EUNSUP, "%s: a plain result must have 1 part, got %lld", who, (long long)nparts);
         if (!st) parts[0] = NULL;
     }
     if (st) free_parts(nparts, parts);
     return st;
 }
 
-/* ---- the rule of pointwise ops ---- */
+/* ---- layouts of pointwise ops ---- */
 
 static rsh_status check_plain(const rsh_value *v) {
     const rsh_tensor *t = rsh_value_tensor(v);
     RSH_REQUIRE(!t || rsh_tensor_count(t) == 1, RSH_EVALUE,
-                "a plain tensor of %lld elements meets a distributed one; only one element goes with any part",
+                "a plain tensor combined with a distributed one must have 1 element, got %lld",
                 (long long)rsh_tensor_count(t));
     return RSH_OK;
 }
@@ -62,12 +63,15 @@ rsh_status rsh_grad_same_layout(rsh_grad_layouts *io) {
     for (int i = 0; i < io->nin; i++) {
         const rsh_layout *next = io->in[i];
         if (!next) RSH_TRY(check_plain(io->values[i]));
-        RSH_REQUIRE(!l || !next || rsh_layout_same_parts(l, next), RSH_EVALUE, "layouts differ: %.300s and %.300s",
-                    rsh_layout_text(l), rsh_layout_text(next));
+        RSH_REQUIRE(!l || !next || rsh_layout_same_parts(l, next), RSH_EVALUE,
+                    "layouts of distributed inputs must be equal, got \"%.300s\" and \"%.300s\"", rsh_layout_text(l),
+                    rsh_layout_text(next));
         if (!l) l = next;
     }
-    RSH_REQUIRE(l, RSH_EVALUE, "no input has a layout");
-    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a pointwise op on partial values: %.300s", rsh_layout_text(l));
+    RSH_REQUIRE(l, RSH_EVALUE, "at least one input must be distributed");
+    RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP,
+                "pointwise ops do not support partial values, got layout \"%.300s\"; reduce it first",
+                rsh_layout_text(l));
     for (int i = 0; i < io->nout; i++) io->out[i] = rsh_layout_hold(l);
     return RSH_OK;
 }

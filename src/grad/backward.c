@@ -1,30 +1,30 @@
-/* Backward: the walk through a graph, latest op first.
+/* Backward: visits the ops of a graph, latest op first.
  *
- * Every op was created after the ops that made its inputs.  So the op with the highest number among those that wait has
- * all its gradients: nothing that comes later can reach it.  Ranks that created the same ops walk in the same order.
- * Leaves get their gradients only when the whole walk has succeeded on all ranks. */
+ * Every op is newer than the ops that computed its inputs.  So the op with the highest number among those that are
+ * pending has all its gradients, because no op that is visited later can reach it.  Ranks that created the same ops
+ * visit them in the same order.  Leaves get their gradients only when the whole backward has succeeded on all ranks. */
 #include "grad/impl.h"
 
 #include <stdio.h>
 
 typedef struct walking {
-    uint64_t number; /* of this walk */
+    uint64_t number; /* number of this backward */
     bool retain;
-    rshi_entry *heap; /* held, as all below it: those that wait, the highest number first; NULL: none */
-    rsh_value **leaf; /* owned, each held: in the order in which they were reached */
+    rshi_entry *heap; /* held, with all entries below; pending entries, highest number first; NULL: none */
+    rsh_value **leaf; /* owned, each held; in the order in which they were reached */
     int64_t nleaf, leaf_room;
-    rsh_comm **comm; /* owned: of collective ops met so far */
+    rsh_comm **comm; /* owned; comms of collective ops visited so far */
     int64_t ncomm, comm_room;
-    rsh_comm **told; /* owned: those that know that this rank has failed */
+    rsh_comm **told; /* owned; comms whose ranks know that this rank has failed */
     int64_t ntold, told_room;
-    rsh_status status; /* why this rank has failed; the walk goes on to tell others */
-    char detail[RSHI_DETAIL_BYTES]; /* its sentence */
+    rsh_status status;              /* error of this rank; the walk continues, to tell the other ranks */
+    char detail[RSHI_DETAIL_BYTES]; /* its message */
 } walking;
 
-/* ---- those that wait ---- */
+/* ---- pending entries ---- */
 
-/* A pairing heap: entries are linked to one another, so that waiting takes no memory.  A rank that has run out of it
- * can still walk on and tell the others. */
+/* A pairing heap: entries are linked to each other, so it needs no memory.  A rank that has run out of memory can still
+ * continue and tell the others. */
 static rshi_entry *meld(rshi_entry *a, rshi_entry *b) {
     if (!a || !b) return a ? a : b;
     rshi_entry *top = a->number > b->number ? a : b, *below = top == a ? b : a;
@@ -33,17 +33,18 @@ static rshi_entry *meld(rshi_entry *a, rshi_entry *b) {
     return top;
 }
 
-static rsh_status push(walking *w, rshi_entry *n) {
+static rsh_status push_entry(walking *w, rshi_entry *n) {
     if (n->walk == w->number) return RSH_OK;
-    RSH_REQUIRE(!n->walk, RSH_ERUNTIME, "a backward inside another one comes to the same graph, at %s", n->op->name);
+    RSH_REQUIRE(!n->walk, RSH_ERUNTIME, "nested backward: the graph is already used by the outer backward, at %s",
+                n->op->name);
     n->walk = w->number;
     n->child = n->sibling = NULL;
     w->heap = meld(w->heap, rshi_entry_hold(n));
     return RSH_OK;
 }
 
-/* Neighbours are melded first, then the pairs from the last to the first: log n steps on average. */
-static rshi_entry *pop(walking *w) {
+/* Melds neighbours first, then the pairs from the last to the first: log n steps on average. */
+static rshi_entry *pop_entry(walking *w) {
     rshi_entry *top = w->heap, *pairs = NULL, *rest = NULL;
     for (rshi_entry *a = top->child, *next; a; a = next) {
         rshi_entry *b = a->sibling;
@@ -65,16 +66,16 @@ static rshi_entry *pop(walking *w) {
 
 static rsh_status reach_leaf(walking *w, rsh_value *leaf) {
     if (leaf->walk == w->number) return RSH_OK;
-    RSH_REQUIRE(!leaf->walk, RSH_ERUNTIME, "a backward inside another one comes to the same leaf");
+    RSH_REQUIRE(!leaf->walk, RSH_ERUNTIME, "nested backward: a leaf is already used by the outer backward");
     RSH_TRY(RSHI_GROW(w->leaf, w->nleaf + 1, &w->leaf_room));
     leaf->walk = w->number;
     w->leaf[w->nleaf++] = rsh_value_hold(leaf);
     return RSH_OK;
 }
 
-/* ---- gradients on their way ---- */
+/* ---- passing on gradients ---- */
 
-/* Takes g over. */
+/* Takes ownership of g. */
 static rsh_status deliver_to_node(rshi_entry *n, int out, rsh_value *g, const char *who) {
     rsh_status st = rshi_profile_match_shape(&n->out[out].form, g, who, "the gradient of an input");
     if (st) {
@@ -96,16 +97,16 @@ static rsh_status deliver_to_leaf(rsh_value *leaf, rsh_value *g, const char *who
     return rshi_gradient_add(&leaf->pending, g);
 }
 
-static rsh_status follow(walking *w, rshi_input *e) {
-    if (e->node) return push(w, e->node);
+static rsh_status follow_link(walking *w, rshi_input *e) {
+    if (e->node) return push_entry(w, e->node);
     return e->leaf ? reach_leaf(w, e->leaf) : RSH_OK;
 }
 
-/* Every op behind this one is visited, with a gradient or without: its collective calls must be made. */
+/* Visits every op behind this one, even without a gradient, because its collective calls must be made. */
 static rsh_status follow_all(walking *w, rshi_entry *n) {
     rsh_status st = RSH_OK;
     for (int i = 0; i < n->nin; i++) {
-        rsh_status one = follow(w, &n->edge[i]);
+        rsh_status one = follow_link(w, &n->edge[i]);
         if (!st) st = one;
     }
     return st;
@@ -136,7 +137,7 @@ static rsh_status run_parts(rshi_entry *n) {
     return st;
 }
 
-/* A plain input went into every part: its gradient is the sum of what the parts gave. */
+/* A plain input is used in every part, so its gradient is the sum of the gradients of the parts. */
 static rsh_status sum_parts(rshi_entry *n, rsh_tensor **parts, rsh_value **out) {
     for (int64_t p = 0; p < n->nparts; p++) {
         rsh_value *g = NULL;
@@ -147,8 +148,8 @@ static rsh_status sum_parts(rshi_entry *n, rsh_tensor **parts, rsh_value **out) 
     return RSH_OK;
 }
 
-/* The gradient that backward gave input i, as a value; NULL: none. */
-static rsh_status take_given(rshi_entry *n, int i, rsh_value **out) {
+/* Returns the gradient that backward set for input i, as a value; NULL: none. */
+static rsh_status collect_gradient(rshi_entry *n, int i, rsh_value **out) {
     rshi_input *e = &n->edge[i];
     rsh_tensor **parts = n->tensors ? n->tensors + i * n->nparts : &e->tensor;
     *out = e->value;
@@ -158,16 +159,16 @@ static rsh_status take_given(rshi_entry *n, int i, rsh_value **out) {
     return rshi_parts_assemble(n->op->name, n->comm, e->grad_layout, n->nparts, parts, out);
 }
 
-static rsh_status deliver(rshi_entry *n, int i) {
+static rsh_status deliver_gradient(rshi_entry *n, int i) {
     rshi_input *e = &n->edge[i];
     rsh_value *g = NULL;
-    rsh_status st = take_given(n, i, &g);
+    rsh_status st = collect_gradient(n, i, &g);
     if (st) rsh_value_free(g);
     if (st || !g) return st;
     return e->node ? deliver_to_node(e->node, e->out, g, n->op->name) : deliver_to_leaf(e->leaf, g, n->op->name);
 }
 
-static rsh_status bring_all(rshi_entry *n) {
+static rsh_status bring_output_gradients(rshi_entry *n) {
     for (int i = 0; i < n->nout && !n->op->any_gradient; i++) {
         rshi_output *o = &n->out[i];
         if (o->value) RSH_TRY(rshi_gradient_bring(&o->value, o->grad_layout));
@@ -175,9 +176,10 @@ static rsh_status bring_all(rshi_entry *n) {
     return RSH_OK;
 }
 
-static rsh_status run(rshi_entry *n) {
-    RSH_REQUIRE(n->op->backward, RSH_EUNSUP, "%s has no derivative", n->op->name);
-    RSH_TRY(bring_all(n));
+static rsh_status run_backward(rshi_entry *n) {
+    RSH_REQUIRE(n->op->backward, RSH_EUNSUP,
+                "%s has no derivative; detach its inputs or do not call backward through it", n->op->name);
+    RSH_TRY(bring_output_gradients(n));
     if (n->nparts > 1) {
         n->tensors = rshi_calloc((size_t)(n->nparts * n->nin), sizeof *n->tensors);
         if (!n->tensors) return rshi_nomem();
@@ -188,12 +190,12 @@ static rsh_status run(rshi_entry *n) {
     rsh_status st = run_parts(n);
     if (st) rshi_tape_note_failure(rshi_tape_mine(), comm, calls);
     RSH_TRY(st);
-    for (int i = 0; i < n->nin; i++) RSH_TRY(deliver(n, i));
+    for (int i = 0; i < n->nin; i++) RSH_TRY(deliver_gradient(n, i));
     return RSH_OK;
 }
 
-/* Whatever happened, the node has nothing left of this walk. */
-static void clean(rshi_entry *n) {
+/* Removes all data of this backward from the node, after success or failure. */
+static void clear_entry(rshi_entry *n) {
     for (int i = 0; n->tensors && i < n->nin * n->nparts; i++) rsh_tensor_free(n->tensors[i]);
     rshi_free(n->tensors);
     n->tensors = NULL;
@@ -212,7 +214,7 @@ static void clean(rshi_entry *n) {
     n->walk = 0;
 }
 
-/* ---- failing together ---- */
+/* ---- telling other ranks of errors ---- */
 
 static rsh_status add_comm(rsh_comm ***list, int64_t *n, int64_t *room, rsh_comm *comm) {
     for (int64_t i = 0; i < *n; i++)
@@ -228,31 +230,32 @@ static bool knows(const walking *w, const rsh_comm *comm) {
     return false;
 }
 
-/* The other ranks of the comm are in a collective call, or will be: this rank's refusal ends it. */
-static void tell(walking *w, rsh_comm *comm) {
+/* The other ranks of the comm are in a collective call, or will be; this rank's status ends it. */
+static void tell_comm(walking *w, rsh_comm *comm) {
     if (!comm || knows(w, comm)) return;
     rshi_set_detail(w->detail);
     rsh_comm_agree(comm, w->status);
-    add_comm(&w->told, &w->ntold, &w->told_room, comm); /* without room, it is told again */
+    add_comm(&w->told, &w->ntold, &w->told_room, comm); /* if memory runs out, it is told again */
 }
 
-/* What was begun for the op ends before any other comm is told: a rank that has heard ends it at once. */
-static void tell_of(walking *w, rshi_entry *n) {
+/* Prefetches of the op must end before any other comm is told, because a rank that learns of the error ends its own
+ * immediately. */
+static void tell_comms_of(walking *w, rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++)
-        if (n->slot[i].pair) tell(w, n->slot[i].pair->hooks.comm);
+        if (n->slot[i].pair) tell_comm(w, n->slot[i].pair->hooks.comm);
     rshi_slots_forget(n);
-    if (n->op->comm) tell(w, n->op->comm(n->attrs));
-    if (n->moved) tell(w, n->comm);
+    if (n->op->comm) tell_comm(w, n->op->comm(n->attrs));
+    if (n->moved) tell_comm(w, n->comm);
 }
 
-/* This rank has failed in the op: others must know before what was begun for it and not read can end. */
-static void tell_of_begun(walking *w, const rshi_entry *n) {
+/* This rank has failed in the op.  The other ranks must know before prefetches that were not read can end. */
+static void tell_prefetched(walking *w, const rshi_entry *n) {
     for (int i = 0; i < n->nslots && w->status; i++)
-        if (rshi_slot_is_ahead(&n->slot[i])) tell(w, n->slot[i].pair->hooks.comm);
+        if (rshi_slot_is_ahead(&n->slot[i])) tell_comm(w, n->slot[i].pair->hooks.comm);
 }
 
-/* This rank has failed: alone, or in a collective call, and then all ranks of that comm know. */
-static void failed(walking *w, rsh_status st) {
+/* Records an error of this rank.  If it occurred in a collective call, all ranks of that comm know it already. */
+static void record_error(walking *w, rsh_status st) {
     rshi_tape *tape = rshi_tape_mine();
     if (st && tape->failed_on) add_comm(&w->told, &w->ntold, &w->told_room, tape->failed_on);
     tape->failed_on = NULL;
@@ -273,10 +276,11 @@ static rsh_status note_comms(walking *w, rshi_entry *n) {
     return RSH_OK;
 }
 
-/* All that comes before the op itself. */
-static rsh_status enter(walking *w, rshi_entry *n) {
+/* Everything that happens before the op's own backward. */
+static rsh_status prepare_entry(walking *w, rshi_entry *n) {
     RSH_REQUIRE(!n->used, RSH_ERUNTIME,
-                "a second backward through %s: the first one released what it had saved; retain the graph then",
+                "cannot run backward through %s again: its saved tensors were released; pass RSH_RETAIN_GRAPH to the "
+                "first backward",
                 n->op->name);
     rsh_status noted = note_comms(w, n);
     RSH_TRY(follow_all(w, n));
@@ -284,33 +288,33 @@ static rsh_status enter(walking *w, rshi_entry *n) {
     return w->heap ? rshi_slots_prefetch(w->heap) : RSH_OK;
 }
 
-static void visit(walking *w, rshi_entry *n) {
-    failed(w, enter(w, n));
+static void visit_entry(walking *w, rshi_entry *n) {
+    record_error(w, prepare_entry(w, n));
     if (w->status) {
-        if (!n->used) tell_of(w, n); /* other ranks go on to its collective calls */
+        if (!n->used) tell_comms_of(w, n); /* other ranks will make its collective calls */
         return;
     }
-    if (has_gradient(n) || n->op->comm) failed(w, run(n));
-    tell_of_begun(w, n);
-    if (w->status && n->op->comm) tell(w, n->op->comm(n->attrs)); /* in whose backward the others are */
+    if (has_gradient(n) || n->op->comm) record_error(w, run_backward(n));
+    tell_prefetched(w, n);
+    if (w->status && n->op->comm) tell_comm(w, n->op->comm(n->attrs)); /* the other ranks are in its backward */
 }
 
-static void step(walking *w) {
-    rshi_entry *n = pop(w);
+static void visit_next(walking *w) {
+    rshi_entry *n = pop_entry(w);
     if (!w->status) {
-        visit(w, n);
+        visit_entry(w, n);
     } else if (!n->used) {
-        tell_of(w, n);
+        tell_comms_of(w, n);
         follow_all(w, n);
     }
-    clean(n);
+    clear_entry(n);
     if (!w->retain || w->status) rshi_entry_release(n);
     rshi_entry_drop(n);
 }
 
 /* ---- leaves ---- */
 
-/* All that may fail: the gradient in the leaf's layout, and in memory of its own if the leaf has none yet. */
+/* Everything that can fail: moves the gradient to the leaf's layout, and to memory of its own if the leaf has none. */
 static rsh_status prepare_leaf(rsh_value *leaf) {
     if (!leaf->pending) return RSH_OK;
     RSH_TRY(rshi_gradient_bring_to(&leaf->pending, leaf));
@@ -318,7 +322,7 @@ static rsh_status prepare_leaf(rsh_value *leaf) {
 }
 
 static void prepare_leaves(walking *w) {
-    for (int64_t i = 0; i < w->nleaf && !w->status; i++) failed(w, prepare_leaf(w->leaf[i]));
+    for (int64_t i = 0; i < w->nleaf && !w->status; i++) record_error(w, prepare_leaf(w->leaf[i]));
 }
 
 static void settle_leaf(rsh_value *leaf) {
@@ -328,11 +332,11 @@ static void settle_leaf(rsh_value *leaf) {
     rshi_payload_set_kind(leaf->grad->payload, leaf->payload->kind, leaf->payload->kind_data);
 }
 
-static void settle(walking *w) {
+static void settle_leaves(walking *w) {
     for (int64_t i = 0; i < w->ncomm; i++) {
         if (knows(w, w->comm[i])) continue;
         if (w->status) rshi_set_detail(w->detail);
-        failed(w, rsh_comm_agree(w->comm[i], w->status));
+        record_error(w, rsh_comm_agree(w->comm[i], w->status));
     }
     for (int64_t i = 0; i < w->nleaf; i++) {
         if (!w->status) settle_leaf(w->leaf[i]);
@@ -343,52 +347,55 @@ static void settle(walking *w) {
     }
 }
 
-/* ---- where it begins ---- */
+/* ---- the start ---- */
 
-static rsh_status ones(const rsh_value *v, rsh_value **out) {
+static rsh_status ones_for(const rsh_value *v, rsh_value **out) {
     int64_t count = 1;
     for (int d = 0; d < rsh_value_ndim(v); d++) count *= rsh_value_shape(v)[d];
-    RSH_REQUIRE(count == 1, RSH_EVALUE, "backward of a value of %lld elements needs a seed", (long long)count);
+    RSH_REQUIRE(count == 1, RSH_EVALUE,
+                "backward: the value has %lld elements, so a seed is required; only values with 1 element need none",
+                (long long)count);
     return rshi_gradient_ones(v, out);
 }
 
 static rsh_status check_start(const rsh_value *v, const rsh_value *seed) {
-    RSH_REQUIRE(v, RSH_EVALUE, "backward of NULL");
-    RSH_REQUIRE(v->requires_grad, RSH_ERUNTIME, "backward of a value that requires no gradient and has no history");
+    RSH_REQUIRE(v, RSH_EVALUE, "backward: v is NULL");
+    RSH_REQUIRE(v->requires_grad, RSH_ERUNTIME, "backward: the value requires no gradient and has no history");
     if (!seed) return RSH_OK;
     return rshi_gradient_check(v, seed, "backward", "the seed");
 }
 
-static rsh_status start(walking *w, rsh_value *v, rsh_value *seed) {
+static rsh_status start_at(walking *w, rsh_value *v, rsh_value *seed) {
     rsh_value *g = NULL;
-    RSH_TRY(v->node ? push(w, v->node) : reach_leaf(w, v));
+    RSH_TRY(v->node ? push_entry(w, v->node) : reach_leaf(w, v));
     if (seed) RSH_TRY(rshi_gradient_seed(v, seed, &g));
-    else RSH_TRY(ones(v, &g));
+    else
+        RSH_TRY(ones_for(v, &g));
     return v->node ? deliver_to_node(v->node, v->out, g, "backward") : deliver_to_leaf(v, g, "backward");
 }
 
-static void end(walking *w) {
+static void free_walking(walking *w) {
     rshi_free(w->leaf);
     rshi_free(w->comm);
     rshi_free(w->told);
 }
 
 rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds, unsigned flags) {
-    RSH_REQUIRE(n > 0 && v, RSH_EVALUE, "backward of %d values", n);
-    RSH_REQUIRE(!(flags & ~(unsigned)RSH_RETAIN_GRAPH), RSH_EVALUE, "backward with flags %u", flags);
+    RSH_REQUIRE(n > 0 && v, RSH_EVALUE, "backward: at least 1 value is required, got %d", n);
+    RSH_REQUIRE(!(flags & ~(unsigned)RSH_RETAIN_GRAPH), RSH_EVALUE, "backward: unknown flags %u", flags);
     for (int i = 0; i < n; i++) RSH_TRY(check_start(v[i], seeds ? seeds[i] : NULL));
     rshi_tape *tape = rshi_tape_mine();
     if (!tape) return rshi_nomem();
     walking w = {.number = ++tape->walks, .retain = flags & RSH_RETAIN_GRAPH, .detail = ""};
-    tape->failed_on = NULL; /* of a read of a saved slot outside of any backward */
+    tape->failed_on = NULL; /* may be set by a read of a saved slot outside of backward */
     bool was = rsh_grad_enable(false);
-    for (int i = 0; i < n && !w.status; i++) failed(&w, start(&w, v[i], seeds ? seeds[i] : NULL));
-    while (w.heap) step(&w);
+    for (int i = 0; i < n && !w.status; i++) record_error(&w, start_at(&w, v[i], seeds ? seeds[i] : NULL));
+    while (w.heap) visit_next(&w);
     prepare_leaves(&w);
-    settle(&w);
+    settle_leaves(&w);
     rsh_grad_enable(was);
-    end(&w);
-    if (w.status) rshi_set_detail(w.detail); /* what came after may have left others */
+    free_walking(&w);
+    if (w.status) rshi_set_detail(w.detail); /* later calls may have set another message */
     return w.status;
 }
 

@@ -1,4 +1,4 @@
-/* Call: what the functions of an op see of its application. */
+/* Call: the application of an op, as its functions see it. */
 #include "grad/impl.h"
 
 int rsh_call_nin(const rsh_grad_call *c) { return c ? c->nin : 0; }
@@ -17,13 +17,14 @@ bool rsh_call_needs_input_grad(const rsh_grad_call *c, int i) {
 
 static rsh_status check_in(const rsh_grad_call *c, int i) {
     RSH_NEEDS(c);
-    RSH_REQUIRE(has_in(c, i), RSH_EINDEX, "%s: input %d of %d", c->op->name, i, c->nin);
+    RSH_REQUIRE(has_in(c, i), RSH_EINDEX, "%s: input %d does not exist, there are %d inputs", c->op->name, i, c->nin);
     return RSH_OK;
 }
 
 static rsh_status check_out(const rsh_grad_call *c, int i) {
     RSH_NEEDS(c);
-    RSH_REQUIRE(has_out(c, i), RSH_EINDEX, "%s: output %d of %d", c->op->name, i, c->nout);
+    RSH_REQUIRE(has_out(c, i), RSH_EINDEX, "%s: output %d does not exist, there are %d outputs", c->op->name, i,
+                c->nout);
     return RSH_OK;
 }
 
@@ -45,7 +46,8 @@ const rsh_layout *rsh_call_output_layout(const rsh_grad_call *c, int i) {
 rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t) {
     rsh_status st = check_out(c, i);
     if (!st && (!t || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
-        st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, t ? "given twice, or in backward" : "NULL");
+        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: it is %s", c->op->name, i,
+                       t ? "already set, or this is not forward" : "NULL");
     if (st) rsh_tensor_free(t);
     else c->out[i].tensor = t;
     return st;
@@ -54,9 +56,10 @@ rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t) {
 rsh_status rsh_call_set_output_value(rsh_grad_call *c, int i, rsh_value *v) {
     rsh_status st = check_out(c, i);
     if (!st && (!v || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
-        st = rshi_fail(RSH_EVALUE, "%s: output %d is %s", c->op->name, i, v ? "given twice, or in backward" : "NULL");
+        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: it is %s", c->op->name, i,
+                       v ? "already set, or this is not forward" : "NULL");
     if (!st && (v->refs > 1 || v->node))
-        st = rshi_fail(RSH_EVALUE, "%s: output %d is a value that is in use elsewhere", c->op->name, i);
+        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: the value is in use elsewhere", c->op->name, i);
     if (st) rsh_value_free(v);
     else c->out[i].value = v;
     return st;
@@ -100,7 +103,8 @@ const rsh_tensor *rsh_call_output_grad(const rsh_grad_call *c, int i) {
 static rsh_status check_given(const rsh_grad_call *c, int i, const void *what) {
     RSH_TRY(check_in(c, i));
     RSH_REQUIRE(what && !c->edge[i].tensor && !c->edge[i].value && c->phase == RSHI_BACKWARD, RSH_EVALUE,
-                "%s: the gradient of input %d is %s", c->op->name, i, what ? "given twice, or in forward" : "NULL");
+                "%s: cannot set the gradient of input %d: it is %s", c->op->name, i,
+                what ? "already set, or this is not backward" : "NULL");
     return RSH_OK;
 }
 
@@ -118,7 +122,7 @@ rsh_status rsh_call_set_input_grad_value(rsh_grad_call *c, int i, rsh_value *v) 
     return st;
 }
 
-/* Every part gives the same value; the first one counts. */
+/* Every part gives the same value, so only the first one is used. */
 rsh_status rsh_call_pass_grad(rsh_grad_call *c, int i, int j) {
     RSH_TRY(check_in(c, i));
     RSH_TRY(check_out(c, j));

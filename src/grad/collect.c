@@ -1,4 +1,4 @@
-/* Collect: what the collectives of a group share as ops: lists of tensors, gradients or zeros, refusals told. */
+/* Collect: helpers of the collective ops: lists of tensors, gradients or zeros, and errors that all ranks learn. */
 #include "grad/collect.h"
 
 #include "math/math.h"
@@ -45,8 +45,8 @@ rsh_status rshi_collect_told(const rshi_collecting *k, rsh_status st) {
 }
 
 rsh_status rshi_collect_check_op(const rsh_grad_call *c, const rshi_collecting *k) {
-    RSH_REQUIRE(k->op == RSH_OP_SUM || k->op == RSH_OP_AVG, RSH_EUNSUP, "%s: %s has no derivative", c->op->name,
-                rsh_op_name(k->op));
+    RSH_REQUIRE(k->op == RSH_OP_SUM || k->op == RSH_OP_AVG, RSH_EUNSUP,
+                "%s: reduction %s has no derivative; use sum or avg", c->op->name, rsh_op_name(k->op));
     return RSH_OK;
 }
 

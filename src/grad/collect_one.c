@@ -1,4 +1,4 @@
-/* Collect one: broadcast, reduce and all_reduce as ops, from one tensor to one. */
+/* Collect one: broadcast, reduce and all_reduce as ops with one input and one output. */
 #include <reshard/math.h>
 
 #include "grad/collect.h"
@@ -10,7 +10,7 @@ static rsh_status broadcast_forward(rsh_grad_call *c) {
     return rshi_collect_out(c, 0, t, rsh_group_broadcast(k->group, t, k->root));
 }
 
-/* The root's input is in every output; nobody else's is in any. */
+/* Every output depends on the root's input and on no other input. */
 static rsh_status broadcast_backward(rsh_grad_call *c) {
     const rshi_collecting *k = rsh_call_attrs(c);
     rsh_tensor *t = NULL;

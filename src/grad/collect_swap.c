@@ -1,7 +1,7 @@
 /* Collect swap: all_to_all and all_to_all_single as ops; each is its own derivative, with the sides swapped. */
 #include "grad/collect.h"
 
-/* The shapes of what goes to every rank become those of what comes from every rank. */
+/* Exchanges shapes: each rank learns the shapes of the tensors that it will receive. */
 static rsh_status swap_shapes(rshi_collecting *k, int n, const rsh_tensor *const *in, rshi_shape_told *from) {
     rshi_shape_told *to = rshi_alloc((size_t)n, sizeof *to);
     rsh_message *m = rshi_alloc(2 * (size_t)n, sizeof *m);
@@ -26,7 +26,7 @@ static rsh_status make_list(int n, const rshi_shape_told *o, rsh_tensor ***out) 
     return st;
 }
 
-/* Gives what every rank sends to this one; both ways are the same. */
+/* Returns what every rank sends to this one; forward and backward are the same. */
 static rsh_status swap_all(rsh_grad_call *c, rshi_collecting *k, int n, const rsh_tensor *const *in, rsh_status ready) {
     rsh_tensor **list = NULL;
     rshi_shape_told *from = rshi_alloc((size_t)n, sizeof *from);
@@ -72,12 +72,12 @@ static rsh_status keep_splits(rshi_collecting *k) {
 
 static rsh_status empty_rows(const rsh_tensor *like, int64_t rows, rsh_tensor **out) {
     rshi_shape_told o = rshi_shape_of(like);
-    RSH_REQUIRE(o.ndim, RSH_EVALUE, "all_to_all_single: the input has no dim 0 to cut");
+    RSH_REQUIRE(o.ndim, RSH_EVALUE, "all_to_all_single: the input must have at least 1 dim");
     o.shape[0] = rows;
     return rshi_shape_make(&o, out);
 }
 
-/* Moves rows of `in`, cut by the splits of one side, to new rows in the order of the other side's. */
+/* Moves rows of `in`, split as on one side, to new rows in the order of the other side. */
 static rsh_status swap_rows(const rshi_collecting *k, const rsh_tensor *in, bool back, rsh_tensor **out) {
     const int64_t *sent = NULL, *received = NULL;
     int n = k->comm->size;

@@ -3,17 +3,17 @@
 
 #include <string.h>
 
-#define SPARE_SLOTS 2 /* beside one for each input and output */
+#define SPARE_SLOTS 2 /* in addition to one for each input and output */
 
-/* Where the lists of an entry lie behind it. */
+/* The offsets of the lists of an entry in its block. */
 typedef struct plan_of_block {
-    size_t edges, outs, slots, attrs, total; /* bytes from its start */
+    size_t edges, outs, slots, attrs, total; /* in bytes from the start of the block */
     int room;
 } plan_of_block;
 
 static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
-static plan_of_block arrange(size_t attr_bytes, int nin, int nout) {
+static plan_of_block plan_block(size_t attr_bytes, int nin, int nout) {
     plan_of_block b = {.room = nin + nout + SPARE_SLOTS};
     b.edges = aligned(sizeof(rshi_entry));
     b.outs = aligned(b.edges + (size_t)nin * sizeof(rshi_input));
@@ -23,7 +23,7 @@ static plan_of_block arrange(size_t attr_bytes, int nin, int nout) {
     return b;
 }
 
-/* The least class that has the bytes; -1: none. */
+/* Returns the smallest class that has the bytes; -1: none. */
 static int class_of(size_t bytes) {
     size_t size = RSHI_ENTRY_LEAST;
     for (int i = 0; i < RSHI_ENTRY_CLASSES; i++, size *= 2)
@@ -32,14 +32,14 @@ static int class_of(size_t bytes) {
 }
 
 rshi_entry *rshi_entry_new(const rsh_grad_op *op, const void *attrs, int nin, int nout) {
-    plan_of_block b = arrange(op->attr_bytes, nin, nout);
+    plan_of_block b = plan_block(op->attr_bytes, nin, nout);
     rshi_tape *tape = rshi_tape_mine();
     if (!tape) return NULL;
     int c = class_of(b.total);
     char *p = c < 0 ? rshi_alloc(1, b.total)
                     : rshi_shelf_take(&tape->nodes[c], (size_t)RSHI_ENTRY_LEAST << c);
     if (!p) return NULL;
-    memset(p, 0, b.slots); /* slots are set when they are used */
+    memset(p, 0, b.slots); /* slots are initialized when they are used */
     rshi_entry *n = (rshi_entry *)p;
     *n = (rshi_entry){.refs = 1, .op = op, .nin = nin, .nout = nout, .room = b.room, .size_class = c, .nparts = 1};
     n->number = tape->next++;
@@ -57,7 +57,7 @@ rshi_entry *rshi_entry_hold(rshi_entry *n) {
     return n;
 }
 
-/* Entries that are to be freed, linked by `next`: long chains must not become deep recursions. */
+/* Entries to be freed, linked by `next`, so that long chains do not cause deep recursion. */
 static void unlink_to(rshi_entry *from, rshi_entry **list) {
     if (!from || --from->refs) return;
     from->next = *list;

@@ -1,15 +1,15 @@
-/* Gradient: sums of values without history. */
+/* Gradient: adds, copies and reshards gradients. */
 #include "grad/impl.h"
 
 #include "math/math.h"
 
-/* A tensor's elements in memory, with dims that can be walked as one merged. */
+/* The dims of two tensors, merged if both can be traversed as one. */
 typedef struct walk {
     int ndim;
     int64_t n[RSH_MAX_NDIM], to[RSH_MAX_NDIM], from[RSH_MAX_NDIM]; /* sizes and strides, outermost first */
 } walk;
 
-static void merge(walk *w, int64_t n, int64_t to, int64_t from) {
+static void merge_dim(walk *w, int64_t n, int64_t to, int64_t from) {
     int last = w->ndim - 1;
     if (n == 1) return;
     if (last >= 0 && w->to[last] == n * to && w->from[last] == n * from) {
@@ -47,9 +47,9 @@ void rshi_scale_elements(const rsh_tensor *t, double by) {
     (rsh_tensor_dtype(t) == RSH_F64 ? scale_double : scale_float)(rsh_tensor_data(t), rsh_tensor_count(t), by);
 }
 
-#define SHARE ((int64_t)32768) /* elements that are worth a task */
+#define SHARE ((int64_t)32768) /* elements per task */
 
-/* Dense on both sides: the pool's threads take turns. */
+/* Both sides are dense, so the threads of the pool share the elements. */
 typedef struct adding {
     char *into;
     const char *from;
@@ -85,7 +85,7 @@ static void add_elements(const rsh_tensor *into, const rsh_tensor *from) {
     walk w = {0};
     if (!rsh_tensor_count(into)) return;
     for (int d = 0; d < rsh_tensor_ndim(into); d++)
-        merge(&w, rsh_tensor_shape(into)[d], rsh_tensor_strides(into)[d], rsh_tensor_strides(from)[d]);
+        merge_dim(&w, rsh_tensor_shape(into)[d], rsh_tensor_strides(into)[d], rsh_tensor_strides(from)[d]);
     bool wide = rsh_tensor_dtype(into) == RSH_F64, dense = !w.ndim || (w.ndim == 1 && w.to[0] == 1 && w.from[0] == 1);
     if (dense) add_dense(wide, rsh_tensor_data(into), rsh_tensor_data(from), rsh_tensor_count(into));
     else add_walk(&w, 0, wide, rsh_tensor_data(into), rsh_tensor_data(from));
@@ -94,7 +94,7 @@ static void add_elements(const rsh_tensor *into, const rsh_tensor *from) {
 
 /* ---- values ---- */
 
-/* May its elements change without anybody noticing? */
+/* Returns whether nothing else uses the elements, so that they may change in place. */
 static bool is_own(const rsh_value *g) {
     if (g->refs > 1 || !rshi_payload_alone(g->payload)) return false;
     for (int64_t i = 0; i < rsh_value_nparts(g); i++)
@@ -123,8 +123,8 @@ rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const cha
     return st;
 }
 
-/* The same parts under this layout. */
-static rsh_status retag(const rsh_sharded *s, const rsh_layout *layout, rsh_value **out) {
+/* Creates a value with the same parts under this layout. */
+static rsh_status with_layout(const rsh_sharded *s, const rsh_layout *layout, rsh_value **out) {
     rsh_sharded *same;
     RSH_TRY(rsh_sharded_from_tensors(s->comm, layout, s->nparts, (const rsh_tensor *const *)s->part, &same));
     rsh_status st = rsh_value_adopt_sharded(same, false, out);
@@ -137,7 +137,7 @@ rsh_status rshi_gradient_seed(const rsh_value *v, const rsh_value *seed, rsh_val
     rsh_layout *wanted = NULL;
     if (!l || !rsh_layout_op(l)) return rsh_value_detach(seed, out);
     RSH_TRY(rshi_gradient_layout(v, &wanted));
-    rsh_status st = retag(rsh_value_sharded(seed), wanted, out);
+    rsh_status st = with_layout(rsh_value_sharded(seed), wanted, out);
     rsh_layout_free(wanted);
     return st;
 }
@@ -160,15 +160,15 @@ static rsh_status new_sharded(rsh_comm *comm, const rsh_layout *layout, rsh_valu
     return st;
 }
 
-/* Of v's shape and dtype; a layout of NULL: plain. */
-static rsh_status like(const rsh_value *v, const rsh_layout *layout, rsh_value **out) {
+/* Creates a value of v's shape and dtype; if layout is NULL, it is plain. */
+static rsh_status new_like(const rsh_value *v, const rsh_layout *layout, rsh_value **out) {
     return layout ? new_sharded(rsh_value_comm(v), layout, out) : new_tensor(v, out);
 }
 
 rsh_status rshi_gradient_ones(const rsh_value *v, rsh_value **out) {
     rsh_layout *layout = NULL;
     RSH_TRY(rshi_gradient_layout(v, &layout));
-    rsh_status st = like(v, layout, out);
+    rsh_status st = new_like(v, layout, out);
     rsh_layout_free(layout);
     RSH_TRY(st);
     for (int64_t i = 0; i < rsh_value_nparts(*out); i++) rsh_math_fill_number(rsh_value_part(*out, i), 1);
@@ -178,7 +178,7 @@ rsh_status rshi_gradient_ones(const rsh_value *v, rsh_value **out) {
 rsh_status rshi_gradient_own(rsh_value **g) {
     rsh_value *mine;
     if (is_own(*g)) return RSH_OK;
-    RSH_TRY(like(*g, rsh_value_layout(*g), &mine)); /* a partial gradient stays partial */
+    RSH_TRY(new_like(*g, rsh_value_layout(*g), &mine)); /* a partial gradient stays partial */
     for (int64_t i = 0; i < rsh_value_nparts(mine); i++) rshi_math_copy(rsh_value_part(*g, i), rsh_value_part(mine, i));
     rsh_value_free(*g);
     *g = mine;
@@ -190,10 +190,10 @@ void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g) {
         add_elements(rsh_value_part(into, i), rsh_value_part(g, i));
 }
 
-/* Two gradients of one value may have come in different layouts: the later one follows the first. */
-static rsh_status add(rsh_value **sum, rsh_value **g) {
+/* Two gradients of one value may have different layouts; the later one is moved to that of the first. */
+static rsh_status add_gradient(rsh_value **sum, rsh_value **g) {
     RSH_TRY(rshi_gradient_bring(g, rsh_value_layout(*sum)));
-    if (!is_own(*sum) && is_own(*g)) { /* addition commutes to the bit */
+    if (!is_own(*sum) && is_own(*g)) { /* a + b and b + a have the same bits */
         rsh_value *other = *sum;
         *sum = *g;
         *g = other;
@@ -208,7 +208,7 @@ rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g) {
         *sum = g;
         return RSH_OK;
     }
-    rsh_status st = add(sum, &g);
+    rsh_status st = add_gradient(sum, &g);
     rsh_value_free(g);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Hooks: this thread's stack of pairs that pack and unpack saved tensors. */
+/* Hooks: this thread's stack of hooks that pack and unpack saved tensors. */
 #include "grad/impl.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ void rshi_hooks_drop(rshi_hooks *p) {
 
 rsh_status rsh_saved_hooks_push(const rsh_saved_hooks *hooks) {
     RSH_NEEDS(hooks);
-    RSH_REQUIRE(hooks->pack && hooks->unpack, RSH_EVALUE, "hooks for saved tensors without %s",
+    RSH_REQUIRE(hooks->pack && hooks->unpack, RSH_EVALUE, "rsh_saved_hooks_push: %s is NULL",
                 hooks->pack ? "unpack" : "pack");
     rshi_tape *t = rshi_tape_mine();
     if (!t) return rshi_nomem();
@@ -45,7 +45,7 @@ rsh_status rsh_saved_hooks_disable(const char *message) {
     rshi_tape *t = rshi_tape_mine();
     if (!t) return rshi_nomem();
     RSH_REQUIRE(!message || !t->depth, RSH_ERUNTIME,
-                "hooks for saved tensors cannot be disabled: %lld pairs are pushed on this thread",
+                "cannot disable hooks for saved tensors: %lld pairs are pushed on this thread; pop them first",
                 (long long)t->depth);
     size_t bytes = message ? strlen(message) + 1 : 0;
     char *copy = message ? rshi_alloc(1, bytes) : NULL;

@@ -1,7 +1,6 @@
-/* Moves: a reshard as an op, and tags put on values and taken off.
+/* Moves: reshard as an op, and conversions between plain and distributed values.
  *
- * Forward and backward are calls that the comm's caches know, so that a training loop plans and binds in its first
- * step only. */
+ * Forward and backward use the comm's caches, so a training loop plans and binds only in its first step. */
 #include "grad/impl.h"
 
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "layout/layout.h"
 #include "math/math.h"
 
-/* Moves and tags mean the layout alone: the kinds of inputs do not take them over. */
+/* These ops concern layouts only, so the kinds of their inputs do not replace them. */
 static const rsh_grad_apply_opts as_it_is = RSH_GRAD_APPLY_OPTS_INIT;
 
 /* ---- reshard ---- */
@@ -19,8 +18,8 @@ typedef struct moving {
     rsh_comm *comm;
     rsh_derivative how;
     rsh_plan_opts opts;
-    bool *opened; /* in forward: has the call been made that tells the other ranks? */
-    rsh_sharded *arrived; /* in forward, borrowed: what a move in steps has given; NULL: move now */
+    bool *opened;         /* in forward: set when errors of this rank reach the other ranks */
+    rsh_sharded *arrived; /* in forward, borrowed: the result of a move in steps; NULL: move now */
 } moving;
 
 static rsh_comm *reshard_comm(const void *attrs) { return ((const moving *)attrs)->comm; }
@@ -49,33 +48,33 @@ static rsh_status reshard_forward(rsh_grad_call *c) {
     if (m->arrived) s = m->arrived;
     else RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_input_value(c, 0)), m->to, &m->opts, &s));
     m->arrived = NULL;
-    m->opts.node_of = NULL; /* the caller's, for the call only; backward asks the comm */
+    m->opts.node_of = NULL; /* belongs to the caller, for this call only; backward asks the comm */
     m->opts.nnode_of = 0;
-    m->opts.may_alias = false; /* a gradient may be changed in place where its source is not */
+    m->opts.may_alias = false; /* a gradient may change in place, which must not change its source */
     return out_sharded(c, s);
 }
 
-/* The number of contributions that avg divides by. */
-static double positions(const rsh_layout *l) {
+/* Returns the number of contributions, by which avg divides. */
+static double ncontributions(const rsh_layout *l) {
     const rsh_layout_desc *d = rsh_layout_describe(l);
     double n = 1;
     for (int i = 0; d->op == RSH_OP_AVG && i < d->npartial; i++) n *= (double)d->axis[d->partial[i]].size;
     return n;
 }
 
-static void scale(const rsh_sharded *s, double by) {
+static void scale_parts(const rsh_sharded *s, double by) {
     for (int64_t i = 0; i < s->nparts && by != 1; i++) rshi_scale_elements(s->part[i], by);
 }
 
 static rsh_status check_linear(const rsh_layout *l) {
     rsh_op op = rsh_layout_op(l);
-    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "reshard: %s has no derivative",
-                rsh_op_name(op));
+    RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP,
+                "reshard: reduction %s has no derivative; use sum or avg", rsh_op_name(op));
     return RSH_OK;
 }
 
-/* From wherever the gradient is to the source's layout; every contribution to a sum gets the whole gradient. */
-static rsh_status way_back(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+/* Moves the gradient to the source's layout; every contribution to a sum gets the whole gradient. */
+static rsh_status reshard_back(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *to = NULL;
     rsh_status st = check_linear(m->from);
     if (!st) st = check_linear(m->to);
@@ -83,12 +82,12 @@ static rsh_status way_back(const moving *m, const rsh_sharded *g, rsh_sharded **
     if (st) return rsh_comm_agree(m->comm, st);
     st = rsh_reshard(g, to, &m->opts, out);
     rsh_layout_free(to);
-    if (!st) scale(*out, positions(m->to) / positions(m->from));
+    if (!st) scale_parts(*out, ncontributions(m->to) / ncontributions(m->from));
     return st;
 }
 
-/* The buffers as `from` has them get the layout of gradients. */
-static rsh_status transpose(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+/* The result has the parts of `from`; gives it the layout of a gradient. */
+static rsh_status apply_adjoint(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *layout = NULL;
     rsh_status st = rshi_tape_unpartial(m->from, &layout);
     if (st) return rsh_comm_agree(m->comm, st);
@@ -102,24 +101,24 @@ static rsh_status transpose(const moving *m, const rsh_sharded *g, rsh_sharded *
     return RSH_OK;
 }
 
-/* The adjoint takes buffers as `to` has them. */
-static rsh_status transposed(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
+/* The adjoint needs a gradient with the parts of `to`. */
+static rsh_status reshard_adjoint(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *to = NULL;
     rsh_sharded *brought = NULL;
     rsh_status st = rshi_tape_unpartial(m->to, &to);
     if (st) return rsh_comm_agree(m->comm, st);
     if (!rsh_layout_equal(g->layout, to)) st = rsh_reshard(g, to, NULL, &brought);
     rsh_layout_free(to);
-    if (!st) st = transpose(m, brought ? brought : g, out);
+    if (!st) st = apply_adjoint(m, brought ? brought : g, out);
     rsh_sharded_free(brought);
     return st;
 }
 
 static rsh_status reshard_gradient(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
-    return (m->how == RSH_DERIVATIVE_BACKWARD ? way_back : transposed)(m, g, out);
+    return (m->how == RSH_DERIVATIVE_BACKWARD ? reshard_back : reshard_adjoint)(m, g, out);
 }
 
-/* What counts where no gradient came. */
+/* Creates zeros for a missing gradient. */
 static rsh_status zeros_for(const moving *m, rsh_sharded **out) {
     rsh_layout *layout = NULL;
     rsh_status st = rshi_tape_unpartial(m->to, &layout);
@@ -153,42 +152,44 @@ static const rsh_grad_op reshard_op = {.name = "reshard",
 rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_derivative how, const void *out) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "reshard: layout and out must not be NULL");
     RSH_REQUIRE(how == RSH_DERIVATIVE_ADJOINT || how == RSH_DERIVATIVE_BACKWARD, RSH_EVALUE,
-                "reshard: %d is not a derivative", (int)how);
+                "reshard: unknown derivative %d", (int)how);
     RSH_REQUIRE(!v->requires_grad || !rsh_grad_enabled() || rshi_differentiable(rsh_layout_dtype(to)), RSH_EUNSUP,
-                "reshard to %s has no derivative; gradients are of f32 and f64", rsh_dtype_name(rsh_layout_dtype(to)));
+                "reshard: cannot record a gradient through dtype %s; use f32 or f64",
+                rsh_dtype_name(rsh_layout_dtype(to)));
     return RSH_OK;
 }
 
-/* `arrived` is taken over if this succeeds. */
-static rsh_status apply(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
-                        rsh_sharded *arrived, bool *opened, rsh_value **out) {
+/* Takes ownership of `arrived` if it succeeds. */
+static rsh_status apply_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
+                                rsh_sharded *arrived, bool *opened, rsh_value **out) {
     moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
     m.how = how;
     m.opened = opened;
     m.arrived = arrived;
     m.opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
-    if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts)) m.opts.struct_size = 0; /* the move tells all ranks */
+    if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts))
+        m.opts.struct_size = 0; /* the move reports the error on all ranks */
     return rsh_grad_apply_with(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
 }
 
 rsh_status rsh_value_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
                              rsh_value **out) {
-    RSH_REQUIRE(v && rsh_value_sharded(v), RSH_EVALUE, "reshard of %s", v ? "a value without a layout" : "NULL");
+    RSH_REQUIRE(v && rsh_value_sharded(v), RSH_EVALUE, "reshard: v %s", v ? "must be distributed" : "is NULL");
     bool opened = false;
     rsh_status st = rshi_reshard_check(v, to, how, out);
-    if (!st) st = apply(v, to, how, opts, NULL, &opened, out);
+    if (!st) st = apply_reshard(v, to, how, opts, NULL, &opened, out);
     return st && !opened ? rsh_comm_agree(rsh_value_comm(v), st) : st;
 }
 
 rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
                                 rsh_sharded *arrived, rsh_value **out) {
     bool opened = false;
-    rsh_status st = apply(v, to, how, opts, arrived, &opened, out);
+    rsh_status st = apply_reshard(v, to, how, opts, arrived, &opened, out);
     if (st && !opened) rsh_sharded_free(arrived);
     return st;
 }
 
-/* ---- tags ---- */
+/* ---- from and to plain values ---- */
 
 typedef struct tagging {
     rsh_comm *comm;
@@ -204,39 +205,40 @@ static rsh_status tag_forward(rsh_grad_call *c) {
     return out_sharded(c, s);
 }
 
-/* The same elements under another handle. */
-static rsh_status same(const rsh_tensor *t, rsh_tensor **out) {
+/* Creates a view of the same elements. */
+static rsh_status new_view(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
 }
 
-static rsh_status give_same(rsh_grad_call *c) {
+static rsh_status pass_view(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(same(rsh_call_output_grad(c, 0), &t));
+    RSH_TRY(new_view(rsh_call_output_grad(c, 0), &t));
     return rsh_call_set_input_grad(c, 0, t);
 }
 
 static const rsh_grad_op tag_op = {.name = "tag",
                                    .forward = tag_forward,
-                                   .backward = give_same,
+                                   .backward = pass_view,
                                    .parts = RSH_PARTS_ANY,
                                    .attr_bytes = sizeof(tagging)};
 
 rsh_status rsh_value_from_local(rsh_value *v, rsh_comm *comm, const rsh_layout *layout, rsh_value **out) {
     RSH_NEEDS(v);
     RSH_NEEDS(out);
-    RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE, "tag: the value has a layout, %.300s",
+    RSH_REQUIRE(!rsh_value_sharded(v), RSH_EVALUE,
+                "rsh_value_from_local: the value must be plain, but it has layout \"%.300s\"",
                 rsh_layout_text(rsh_value_layout(v)));
-    RSH_REQUIRE(comm && layout, RSH_EVALUE, "tag needs a comm and a layout");
+    RSH_REQUIRE(comm && layout, RSH_EVALUE, "rsh_value_from_local: comm and layout must not be NULL");
     return rsh_grad_apply_with(&tag_op, &(tagging){comm, layout}, 1, &v, 1, &as_it_is, out);
 }
 
 static rsh_status untag_forward(rsh_grad_call *c) {
     rsh_tensor *t;
-    RSH_TRY(same(rsh_call_input(c, 0), &t));
+    RSH_TRY(new_view(rsh_call_input(c, 0), &t));
     return rsh_call_set_output(c, 0, t);
 }
 
-static const rsh_grad_op untag_op = {.name = "untag", .forward = untag_forward, .backward = give_same};
+static const rsh_grad_op untag_op = {.name = "untag", .forward = untag_forward, .backward = pass_view};
 
 rsh_status rsh_value_to_local(rsh_value *v, rsh_value **out) {
     RSH_NEEDS(v);

@@ -1,4 +1,4 @@
-/* Payload: the elements of a value, and the form that others must have to go with it. */
+/* Payload: the elements of a value, and the profile that its gradient must match. */
 #include "grad/impl.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ bool rshi_payload_alone(const rshi_payload *p) {
     return true;
 }
 
-/* ---- form ---- */
+/* ---- profile ---- */
 
 void rshi_profile_of(const rshi_payload *p, rshi_profile *out) {
     const rsh_layout *l = p->sharded ? p->sharded->layout : NULL;
@@ -79,7 +79,7 @@ void rshi_profile_end(rshi_profile *f) {
 
 #define PROFILE_TEXT 128
 
-/* "f32[3, 4]" */
+/* Writes "f32[3, 4]". */
 static void write_text(const rshi_profile *f, char text[PROFILE_TEXT]) {
     int n = snprintf(text, PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
     for (int d = 0; d < f->ndim && n < PROFILE_TEXT; d++)
@@ -100,15 +100,16 @@ rsh_status rshi_profile_match_shape(const rshi_profile *f, const rsh_value *v, c
     write_text(f, wanted);
     write_text(&other, found);
     rshi_profile_end(&other);
-    return rshi_fail(RSH_EVALUE, "%s: %s is %s, not %s", who, what, found, wanted);
+    return rshi_fail(RSH_EVALUE, "%s: %s must be %s, got %s", who, what, wanted, found);
 }
 
-static const char *tag_text(const rsh_layout *l) { return l ? rsh_layout_text(l) : "no layout"; }
+static const char *layout_text(const rsh_layout *l) { return l ? rsh_layout_text(l) : "none (plain)"; }
 
 rsh_status rshi_profile_match(const rshi_profile *f, const rsh_value *v, const char *who, const char *what) {
     const rsh_layout *l = rsh_value_layout(v);
     RSH_TRY(rshi_profile_match_shape(f, v, who, what));
     RSH_REQUIRE(l == f->layout || (l && f->layout && rsh_layout_equal(l, f->layout)), RSH_EVALUE,
-                "%s: %s has %.300s, not %.300s", who, what, tag_text(l), tag_text(f->layout));
+                "%s: %s must have layout \"%.300s\", got \"%.300s\"", who, what, layout_text(f->layout),
+                layout_text(l));
     return RSH_OK;
 }

@@ -1,12 +1,12 @@
-/* Saved: what an op keeps for its backward, as it is or packed by hooks. */
+/* Saved: what an op keeps for its backward, unchanged or packed by hooks. */
 #include "grad/impl.h"
 
 #include <string.h>
 
 /* ---- in forward ---- */
 
-/* Slots beyond those of the node's block move to a list of their own. */
-static rsh_status grow(rshi_entry *n) {
+/* If the slots of the node's block are used up, moves them to a list of their own. */
+static rsh_status grow_slots(rshi_entry *n) {
     if (n->nslots < n->room) return RSH_OK;
     int room = 2 * n->room;
     rshi_slot *list = n->spilled ? rshi_realloc(n->slot, (size_t)room, sizeof *list)
@@ -19,7 +19,7 @@ static rsh_status grow(rshi_entry *n) {
     return RSH_OK;
 }
 
-/* Room for a tensor of every part. */
+/* Creates a payload with room for a tensor of every part. */
 static rshi_payload *list_new(int64_t nparts) {
     rshi_payload *p = rshi_payload_new(NULL, NULL);
     rsh_tensor **list = p ? rshi_calloc((size_t)nparts, sizeof *list) : NULL;
@@ -33,7 +33,7 @@ static rshi_payload *list_new(int64_t nparts) {
 }
 
 static rsh_status add_first(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
-    RSH_TRY(grow(n));
+    RSH_TRY(grow_slots(n));
     rshi_slot *s = &n->slot[n->nslots];
     *s = (rshi_slot){.kind = kind, .index = index};
     if (kind == RSHI_SLOT_TENSOR) {
@@ -48,8 +48,8 @@ static rsh_status add_first(rshi_entry *n, rshi_slot_kind kind, int index, rsh_t
 static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
     rshi_slot *s = n->saving < n->nslots ? &n->slot[n->saving] : NULL;
     RSH_REQUIRE(s && s->kind == kind && s->index == index, RSH_EVALUE,
-                "%s: part %lld saves something else than part 0 did as slot %d", n->op->name, (long long)n->part,
-                n->saving);
+                "%s: part %lld saves something else in slot %d than part 0; all parts must save the same", n->op->name,
+                (long long)n->part, n->saving);
     if (t) s->payload->list[n->part] = t;
     return RSH_OK;
 }
@@ -57,7 +57,7 @@ static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_te
 rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
     if (n->phase != RSHI_FORWARD) {
         rsh_tensor_free(t);
-        return rshi_fail(RSH_ERUNTIME, "%s: tensors are saved in forward", n->op->name);
+        return rshi_fail(RSH_ERUNTIME, "%s: tensors can be saved only in forward", n->op->name);
     }
     rsh_status st = n->recorded ? (n->part ? add_next : add_first)(n, kind, index, t) : RSH_OK;
     if (st || !n->recorded) rsh_tensor_free(t);
@@ -67,7 +67,7 @@ rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tens
 
 /* ---- packing ---- */
 
-/* A hook that fails may leave no sentence. */
+/* Sets a message if a hook failed without setting one. */
 static rsh_status hook_failed(const char *which, const char *who, rsh_status st, uint64_t sentences) {
     if (rshi_sentences() != sentences) return st;
     return rshi_fail(st, "the %s hook failed for a tensor that %s saved", which, who);
@@ -80,11 +80,11 @@ static rsh_status call_pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh
     s->pair = pair;
     pair->refs++;
     RSH_REQUIRE(rshi_payload_version(v->payload) == before, RSH_ERUNTIME,
-                "a pack hook changed in place a tensor that %s saved", who);
+                "the pack hook must not change a tensor in place, but it changed one that %s saved", who);
     return RSH_OK;
 }
 
-static rsh_status pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
+static rsh_status pack_slot(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {
     rshi_tape *tape = rshi_tape_mine();
     s->form = tape ? rshi_shelf_take(&tape->forms, sizeof *s->form) : NULL;
     if (!s->form) return rshi_nomem();
@@ -95,14 +95,14 @@ static rsh_status pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_valu
     return st;
 }
 
-/* Hooks get an input itself, so that they see whether it is a parameter; of other things a leaf, which they may keep
- * without a circle of references. */
+/* A hook gets an input itself, so that it can tell whether it is a parameter.  For anything else it gets a leaf, which
+ * it may keep without a cycle of references. */
 static rsh_status pack_payload(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rshi_payload *payload) {
-    if (s->kind == RSHI_SLOT_IN) return pack(n->op->name, s, pair, n->edge[s->index].value);
+    if (s->kind == RSHI_SLOT_IN) return pack_slot(n->op->name, s, pair, n->edge[s->index].value);
     rsh_value *leaf = rshi_value_new(payload);
     if (!leaf) return rshi_nomem();
     rshi_payload_hold(payload);
-    rsh_status st = pack(n->op->name, s, pair, leaf);
+    rsh_status st = pack_slot(n->op->name, s, pair, leaf);
     rsh_value_free(leaf);
     return st;
 }
@@ -113,13 +113,13 @@ static rshi_payload *payload_of(const rshi_entry *n, const rshi_slot *s) {
     return v ? v->payload : NULL;
 }
 
-/* Hooks must not take an op's own tensor for a plain one if the op works on parts of something. */
+/* If the op works on parts of a value, hooks must not mistake its own tensors for plain ones. */
 static void read_as_output(const rshi_entry *n, rshi_payload *own) {
     const rshi_payload *out = n->nout && n->out[0].value ? n->out[0].value->payload : NULL;
     if (out && out->kind) rshi_payload_set_kind(own, out->kind, out->kind_data);
 }
 
-static rsh_status fill(rshi_entry *n, rshi_slot *s) {
+static rsh_status fill_slot(rshi_entry *n, rshi_slot *s) {
     rshi_payload *payload = payload_of(n, s);
     if (!payload) return RSH_OK;
     rshi_hooks *pair = payload->list ? NULL : rshi_hooks_top();
@@ -136,7 +136,7 @@ static rsh_status fill(rshi_entry *n, rshi_slot *s) {
 }
 
 rsh_status rshi_slots_fill(rshi_entry *n) {
-    for (int i = 0; i < n->nslots; i++) RSH_TRY(fill(n, &n->slot[i]));
+    for (int i = 0; i < n->nslots; i++) RSH_TRY(fill_slot(n, &n->slot[i]));
     return RSH_OK;
 }
 
@@ -153,7 +153,7 @@ void rshi_slot_end(rshi_slot *s) {
 
 /* ---- in backward ---- */
 
-static rsh_status unpack(const char *who, const rshi_slot *s, rsh_value **out) {
+static rsh_status unpack_slot(const char *who, const rshi_slot *s, rsh_value **out) {
     const rsh_saved_hooks *h = &s->pair->hooks;
     uint64_t sentences = rshi_sentences();
     rsh_value *v = NULL;
@@ -161,36 +161,37 @@ static rsh_status unpack(const char *who, const rshi_slot *s, rsh_value **out) {
     rsh_status st = h->unpack(h->ctx, s->packed, &v);
     if (st) rshi_tape_note_failure(rshi_tape_mine(), h->comm, calls);
     if (st) return hook_failed("unpack", who, st, sentences);
-    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook gave nothing for a tensor that %s saved", who);
-    st = rshi_profile_match(s->form, v, who, "what the unpack hook gave for a saved tensor");
+    RSH_REQUIRE(v, RSH_ETYPE, "the unpack hook must return a value, but it returned none for a tensor that %s saved",
+                who);
+    st = rshi_profile_match(s->form, v, who, "the result of the unpack hook");
     if (st) rsh_value_free(v);
     else *out = v;
     return st;
 }
 
-static rsh_status unchanged(const char *who, const rshi_slot *s) {
+static rsh_status check_unchanged(const char *who, const rshi_slot *s) {
     uint64_t now = rshi_payload_version(s->payload);
     RSH_REQUIRE(now == s->version, RSH_ERUNTIME,
-                "%s: a tensor that was saved for backward has changed since: it is at version %llu, and was saved at "
-                "version %llu",
-                who, (unsigned long long)now, (unsigned long long)s->version);
+                "%s: a tensor that was saved for backward has been modified: expected version %llu, found %llu; do not "
+                "write to it between forward and backward",
+                who, (unsigned long long)s->version, (unsigned long long)now);
     return RSH_OK;
 }
 
-/* The slot is ready to be read: unpacked if it was packed, unchanged if it was not. */
-static rsh_status ready(rshi_entry *n, int slot) {
-    RSH_REQUIRE(n->phase == RSHI_BACKWARD, RSH_ERUNTIME, "%s: saved tensors are read in backward", n->op->name);
-    RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d is read; %d are saved", n->op->name, slot,
-                n->nslots);
+/* Makes the slot ready to be read: unpacks it, or checks that it has not changed. */
+static rsh_status make_ready(rshi_entry *n, int slot) {
+    RSH_REQUIRE(n->phase == RSHI_BACKWARD, RSH_ERUNTIME, "%s: saved tensors can be read only in backward", n->op->name);
+    RSH_REQUIRE(slot >= 0 && slot < n->nslots, RSH_EINDEX, "%s: slot %d does not exist, there are %d saved slots",
+                n->op->name, slot, n->nslots);
     rshi_slot *s = &n->slot[slot];
-    if (s->pair) return s->unpacked ? RSH_OK : unpack(n->op->name, s, &s->unpacked);
-    return s->payload ? unchanged(n->op->name, s) : RSH_OK;
+    if (s->pair) return s->unpacked ? RSH_OK : unpack_slot(n->op->name, s, &s->unpacked);
+    return s->payload ? check_unchanged(n->op->name, s) : RSH_OK;
 }
 
 rsh_status rsh_call_saved(rsh_grad_call *c, int slot, const rsh_tensor **out) {
     RSH_NEEDS(c);
     RSH_NEEDS(out);
-    RSH_TRY(ready(c, slot));
+    RSH_TRY(make_ready(c, slot));
     rshi_slot *s = &c->slot[slot];
     const rshi_payload *p = s->unpacked ? s->unpacked->payload : s->payload;
     *out = p ? rshi_payload_part(p, c->part) : NULL;
@@ -200,7 +201,7 @@ rsh_status rsh_call_saved(rsh_grad_call *c, int slot, const rsh_tensor **out) {
 rsh_status rsh_call_saved_value(rsh_grad_call *c, int slot, const rsh_value **out) {
     RSH_NEEDS(c);
     RSH_NEEDS(out);
-    RSH_TRY(ready(c, slot));
+    RSH_TRY(make_ready(c, slot));
     rshi_slot *s = &c->slot[slot];
     if (!s->unpacked && s->payload) {
         s->unpacked = rshi_value_new(s->payload);
@@ -211,24 +212,24 @@ rsh_status rsh_call_saved_value(rsh_grad_call *c, int slot, const rsh_value **ou
     return RSH_OK;
 }
 
-/* ---- ahead of the op ---- */
+/* ---- prefetching ---- */
 
 bool rshi_slot_is_ahead(const rshi_slot *s) { return s->fetched && !s->unpacked; }
 
-static void forget(rshi_slot *s) {
+static void forget_slot(rshi_slot *s) {
     if (rshi_slot_is_ahead(s) && s->pair->hooks.forget) s->pair->hooks.forget(s->pair->hooks.ctx, s->packed);
     s->fetched = false;
 }
 
 void rshi_slots_forget(rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++) {
-        forget(&n->slot[i]);
+        forget_slot(&n->slot[i]);
         rsh_value_free(n->slot[i].unpacked);
         n->slot[i].unpacked = NULL;
     }
 }
 
-static rsh_status prefetch(const char *who, rshi_slot *s) {
+static rsh_status prefetch_slot(const char *who, rshi_slot *s) {
     if (!s->pair || !s->pair->hooks.prefetch || s->fetched) return RSH_OK;
     const rsh_saved_hooks *h = &s->pair->hooks;
     uint64_t sentences = rshi_sentences(), calls = rshi_calls_of(h->comm);
@@ -239,11 +240,11 @@ static rsh_status prefetch(const char *who, rshi_slot *s) {
 }
 
 rsh_status rshi_slots_prefetch(rshi_entry *n) {
-    for (int i = 0; i < n->nslots; i++) RSH_TRY(prefetch(n->op->name, &n->slot[i]));
+    for (int i = 0; i < n->nslots; i++) RSH_TRY(prefetch_slot(n->op->name, &n->slot[i]));
     return RSH_OK;
 }
 
-/* ---- a slot outside of ops ---- */
+/* ---- slots outside of ops ---- */
 
 struct rsh_saved {
     rshi_slot slot;
@@ -251,7 +252,7 @@ struct rsh_saved {
 
 static rsh_status fill_alone(rshi_slot *s, rsh_value *v) {
     rshi_hooks *pair = rshi_hooks_top();
-    if (pair) return pack("rsh_saved_new", s, pair, v);
+    if (pair) return pack_slot("rsh_saved_new", s, pair, v);
     s->payload = rshi_payload_hold(v->payload);
     s->version = rshi_payload_version(v->payload);
     return RSH_OK;
@@ -273,11 +274,12 @@ rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
     RSH_NEEDS(s);
     RSH_NEEDS(out);
     if (s->slot.pair) {
-        RSH_TRY(unpack("rsh_saved_new", &s->slot, out));
-        ((rsh_saved *)s)->slot.fetched = false; /* what was begun is read: the mark is not part of what was saved */
+        RSH_TRY(unpack_slot("rsh_saved_new", &s->slot, out));
+        ((rsh_saved *)s)->slot.fetched =
+            false; /* the prefetched value has been read; this flag is not part of the saved state */
         return RSH_OK;
     }
-    RSH_TRY(unchanged("rsh_saved_read", &s->slot));
+    RSH_TRY(check_unchanged("rsh_saved_read", &s->slot));
     rsh_value *v = rshi_value_new(s->slot.payload);
     if (!v) return rshi_nomem();
     rshi_payload_hold(s->slot.payload);
@@ -287,18 +289,18 @@ rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
 
 rsh_status rsh_saved_prefetch(rsh_saved *s) {
     RSH_NEEDS(s);
-    return prefetch("rsh_saved_new", &s->slot);
+    return prefetch_slot("rsh_saved_new", &s->slot);
 }
 
 void rsh_saved_forget(rsh_saved *s) {
-    if (s) forget(&s->slot);
+    if (s) forget_slot(&s->slot);
 }
 
 rsh_comm *rsh_saved_comm(const rsh_saved *s) { return s && s->slot.pair ? s->slot.pair->hooks.comm : NULL; }
 
 void rsh_saved_free(rsh_saved *s) {
     if (!s) return;
-    forget(&s->slot);
+    forget_slot(&s->slot);
     rshi_slot_end(&s->slot);
     rshi_free(s);
 }

@@ -1,7 +1,7 @@
-/* Tape: what a thread records with, and the blocks that its graphs use again.
+/* Tape: the recording state of a thread, and the blocks that its graphs reuse.
  *
- * A training step makes and frees thousands of small objects, always the same ones.  They wait on shelves of the
- * thread, so that a step asks the system for nothing and an op costs a few list operations. */
+ * A training step creates and frees thousands of small objects, always of the same sizes.  Free ones are kept in lists
+ * of the thread, so that a step needs no system calls and an op costs a few list operations. */
 #include "grad/impl.h"
 
 #include <pthread.h>
@@ -10,10 +10,10 @@
 
 static _Thread_local rshi_tape *mine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* its destructor is how the end of a thread is noticed */
+static pthread_key_t key; /* its destructor runs when a thread ends */
 static bool has_key;
 
-static void clear(rshi_shelf *shelf) {
+static void free_blocks(rshi_shelf *shelf) {
     while (shelf->first) {
         void *p = shelf->first;
         shelf->first = *(void **)p;
@@ -21,14 +21,14 @@ static void clear(rshi_shelf *shelf) {
     }
 }
 
-static void leave(void *tape) {
+static void free_tape(void *tape) {
     rshi_tape *t = tape;
     for (int64_t i = 0; i < t->depth; i++) rshi_hooks_drop(t->stack[i]);
     mine = NULL;
-    clear(&t->values);
-    clear(&t->payloads);
-    clear(&t->forms);
-    for (int i = 0; i < RSHI_ENTRY_CLASSES; i++) clear(&t->nodes[i]);
+    free_blocks(&t->values);
+    free_blocks(&t->payloads);
+    free_blocks(&t->forms);
+    for (int i = 0; i < RSHI_ENTRY_CLASSES; i++) free_blocks(&t->nodes[i]);
     for (int i = 0; i < RSHI_UNPARTIAL; i++) {
         rsh_layout_free(t->unpartial[i].of);
         rsh_layout_free(t->unpartial[i].is);
@@ -38,23 +38,23 @@ static void leave(void *tape) {
     rshi_free(t);
 }
 
-static void make_key(void) { has_key = !pthread_key_create(&key, leave); }
+static void make_key(void) { has_key = !pthread_key_create(&key, free_tape); }
 
-/* A library that is unloaded must not be called when a thread ends. */
+/* If the library is unloaded, the destructor must not be called when a thread ends. */
 __attribute__((destructor)) static void delete_key(void) {
     if (has_key) pthread_key_delete(key);
 }
 
-static rshi_tape *make(void) {
+static rshi_tape *new_tape(void) {
     pthread_once(&once, make_key);
     mine = RSHI_NEW(rshi_tape);
     if (mine && has_key) pthread_setspecific(key, mine);
     return mine;
 }
 
-rshi_tape *rshi_tape_mine(void) { return mine ? mine : make(); }
+rshi_tape *rshi_tape_mine(void) { return mine ? mine : new_tape(); }
 
-/* ---- shelves ---- */
+/* ---- lists of free blocks ---- */
 
 void *rshi_shelf_take(rshi_shelf *shelf, size_t bytes) {
     void *p = shelf->first;
@@ -63,28 +63,32 @@ void *rshi_shelf_take(rshi_shelf *shelf, size_t bytes) {
     return p;
 }
 
-static void give(rshi_shelf *shelf, void *p) {
+static void put_block(rshi_shelf *shelf, void *p) {
     *(void **)p = shelf->first;
     shelf->first = p;
 }
 
 void rshi_value_block_give(void *p) {
-    if (mine) give(&mine->values, p);
+    if (mine)
+        put_block(&mine->values, p);
     else rshi_free(p);
 }
 
 void rshi_payload_block_give(void *p) {
-    if (mine) give(&mine->payloads, p);
+    if (mine)
+        put_block(&mine->payloads, p);
     else rshi_free(p);
 }
 
 void rshi_profile_block_give(void *p) {
-    if (mine) give(&mine->forms, p);
+    if (mine)
+        put_block(&mine->forms, p);
     else rshi_free(p);
 }
 
 void rshi_entry_block_give(void *p, int size_class) {
-    if (mine && size_class >= 0) give(&mine->nodes[size_class], p);
+    if (mine && size_class >= 0)
+        put_block(&mine->nodes[size_class], p);
     else rshi_free(p);
 }
 

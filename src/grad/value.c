@@ -7,11 +7,11 @@ bool rshi_differentiable(rsh_dtype dtype) { return dtype == RSH_F32 || dtype == 
 
 static rsh_status check_dtype(rsh_dtype dtype, bool requires_grad) {
     RSH_REQUIRE(!requires_grad || rshi_differentiable(dtype), RSH_ETYPE,
-                "a gradient is required of a value of %s; f32 and f64 can have one", rsh_dtype_name(dtype));
+                "a value that requires a gradient must be f32 or f64, got %s", rsh_dtype_name(dtype));
     return RSH_OK;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 rsh_value *rshi_value_new(rshi_payload *p) {
     rshi_tape *tape = rshi_tape_mine();
@@ -20,7 +20,7 @@ rsh_value *rshi_value_new(rshi_payload *p) {
     return v;
 }
 
-static rsh_status make(rsh_tensor *t, rsh_sharded *s, bool requires_grad, rsh_value **out) {
+static rsh_status new_leaf(rsh_tensor *t, rsh_sharded *s, bool requires_grad, rsh_value **out) {
     RSH_TRY(check_dtype(t ? rsh_tensor_dtype(t) : rsh_layout_dtype(s->layout), requires_grad));
     rshi_payload *p = rshi_payload_new(t, s);
     rsh_value *v = p ? rshi_value_new(p) : NULL;
@@ -36,13 +36,13 @@ static rsh_status make(rsh_tensor *t, rsh_sharded *s, bool requires_grad, rsh_va
 rsh_status rsh_value_adopt_tensor(rsh_tensor *t, bool requires_grad, rsh_value **out) {
     RSH_NEEDS(t);
     RSH_NEEDS(out);
-    return make(t, NULL, requires_grad, out);
+    return new_leaf(t, NULL, requires_grad, out);
 }
 
 rsh_status rsh_value_adopt_sharded(rsh_sharded *s, bool requires_grad, rsh_value **out) {
     RSH_NEEDS(s);
     RSH_NEEDS(out);
-    return make(NULL, s, requires_grad, out);
+    return new_leaf(NULL, s, requires_grad, out);
 }
 
 rsh_status rsh_value_share_tensor(const rsh_tensor *t, bool requires_grad, rsh_value **out) {
@@ -50,7 +50,7 @@ rsh_status rsh_value_share_tensor(const rsh_tensor *t, bool requires_grad, rsh_v
     RSH_NEEDS(out);
     rsh_tensor *view;
     RSH_TRY(rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), &view));
-    rsh_status st = make(view, NULL, requires_grad, out);
+    rsh_status st = new_leaf(view, NULL, requires_grad, out);
     if (st) rsh_tensor_free(view);
     return st;
 }
@@ -60,7 +60,7 @@ rsh_status rsh_value_share_sharded(const rsh_sharded *s, bool requires_grad, rsh
     RSH_NEEDS(out);
     rsh_sharded *same;
     RSH_TRY(rsh_sharded_from_tensors(s->comm, s->layout, s->nparts, (const rsh_tensor *const *)s->part, &same));
-    rsh_status st = make(NULL, same, requires_grad, out);
+    rsh_status st = new_leaf(NULL, same, requires_grad, out);
     if (st) rsh_sharded_free(same);
     return st;
 }
@@ -90,7 +90,7 @@ void rsh_value_free(rsh_value *v) {
     rshi_entry_drop(node);
 }
 
-/* ---- asking ---- */
+/* ---- getters ---- */
 
 int64_t rsh_value_nparts(const rsh_value *v) { return v ? rshi_payload_nparts(v->payload) : 0; }
 
@@ -127,7 +127,8 @@ bool rsh_value_is_leaf(const rsh_value *v) { return v && !v->node; }
 rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
     RSH_NEEDS(v);
     RSH_REQUIRE(!v->node, RSH_ERUNTIME,
-                "whether an output of %s requires a gradient follows from its inputs; detach it", v->node->op->name);
+                "cannot set requires_grad of an output of %s: it follows from the inputs; call rsh_value_detach first",
+                v->node->op->name);
     RSH_TRY(check_dtype(rsh_value_dtype(v), requires_grad));
     v->requires_grad = requires_grad;
     return RSH_OK;
@@ -135,7 +136,7 @@ rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad) {
 
 rsh_status rsh_value_set_kind(rsh_value *v, const rsh_value_kind *kind, void *kind_data) {
     RSH_NEEDS(v);
-    RSH_REQUIRE(!kind || kind->apply, RSH_EVALUE, "rsh_value_set_kind: the kind has no function `apply`");
+    RSH_REQUIRE(!kind || kind->apply, RSH_EVALUE, "rsh_value_set_kind: the kind must have an `apply` function");
     rshi_payload_set_kind(v->payload, kind, kind ? kind_data : NULL);
     return RSH_OK;
 }
@@ -151,7 +152,7 @@ rsh_value *rsh_value_grad(const rsh_value *v) { return v ? v->grad : NULL; }
 
 rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad) {
     RSH_NEEDS(v);
-    RSH_REQUIRE(!v->node, RSH_ERUNTIME, "the gradient of an output of %s cannot be set: it is not a leaf",
+    RSH_REQUIRE(!v->node, RSH_ERUNTIME, "cannot set the gradient of an output of %s: only leaves have gradients",
                 v->node->op->name);
     if (grad) RSH_TRY(rshi_gradient_check(v, grad, "set_grad", "the gradient"));
     rsh_value_hold(grad);

@@ -1,8 +1,8 @@
-/* All_to_all: a tensor for every pair of ranks, of any shape, in one exchange.
+/* All_to_all: a tensor for every pair of ranks, with any shape, in one exchange.
  *
- * What a rank is about to send goes to its receiver first as a few words, so that a pair that does not agree is every
- * rank's error before any element moves.  Dense tensors travel from where they lie to where they belong; others, and
- * destinations that share memory with anything, through dense temporaries. */
+ * Each rank first sends the shape and dtype of what it will send, so that a mismatch becomes an error on every rank
+ * before any element moves.  Dense tensors are sent and received in place.  Other tensors, and destinations that share
+ * memory with anything, use dense temporaries. */
 #include <stdio.h>
 
 #include "group/impl.h"
@@ -11,15 +11,15 @@
 typedef struct swap {
     const char *name;
     rsh_comm *comm;
-    const rsh_tensor *const *in, *const *out; /* one a rank: to it, from it */
-    rshi_offer *offers;    /* owned: what goes to each rank, then what comes from each */
-    rsh_message *messages; /* owned: to each rank, then from each */
-    rsh_tensor **standins; /* owned: dense tensors in place of in, then of out; NULL: those themselves */
+    const rsh_tensor *const *in, *const *out; /* one per rank: to it, from it */
+    rshi_offer *offers;                       /* owned; for the tensors to each rank, then from each rank */
+    rsh_message *messages;                    /* owned; to each rank, then from each rank */
+    rsh_tensor **standins;                    /* owned; dense temporaries for `in`, then for `out`; NULL: not needed */
 } swap;
 
-/* ---- what this rank can tell by itself ---- */
+/* ---- checks of this rank alone ---- */
 
-static rsh_status check(const swap *s) {
+static rsh_status check_tensors(const swap *s) {
     rshi_offer first = {0}, other;
     for (int i = 0; i < 2 * s->comm->size; i++) {
         bool out = i >= s->comm->size;
@@ -37,11 +37,11 @@ static rsh_status check(const swap *s) {
     return RSH_OK;
 }
 
-static rsh_status stand_in(const rsh_tensor *t, rsh_tensor **out) {
+static rsh_status new_standin(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_empty(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), out);
 }
 
-/* Does a destination share memory with another or with a source? */
+/* Determines whether a destination shares memory with another destination or with a source. */
 static rsh_status find_sharing(const swap *s, bool *out) {
     int n = s->comm->size;
     rshi_touched *list = rshi_alloc(2 * (size_t)n, sizeof *list);
@@ -55,25 +55,25 @@ static rsh_status find_sharing(const swap *s, bool *out) {
     return st;
 }
 
-static rsh_status prepare(swap *s) {
+static rsh_status prepare_swap(swap *s) {
     size_t n = (size_t)s->comm->size;
     bool sharing = false;
-    RSH_TRY(check(s));
+    RSH_TRY(check_tensors(s));
     s->offers = rshi_alloc(2 * n, sizeof *s->offers);
     s->messages = rshi_alloc(2 * n, sizeof *s->messages);
     s->standins = rshi_calloc(2 * n, sizeof *s->standins);
     if (!s->offers || !s->messages || !s->standins) return rshi_nomem();
     RSH_TRY(find_sharing(s, &sharing));
     for (size_t r = 0; r < n; r++) {
-        if (!rsh_tensor_dense(s->in[r])) RSH_TRY(stand_in(s->in[r], &s->standins[r]));
-        if (sharing || !rsh_tensor_dense(s->out[r])) RSH_TRY(stand_in(s->out[r], &s->standins[n + r]));
+        if (!rsh_tensor_dense(s->in[r])) RSH_TRY(new_standin(s->in[r], &s->standins[r]));
+        if (sharing || !rsh_tensor_dense(s->out[r])) RSH_TRY(new_standin(s->out[r], &s->standins[n + r]));
     }
     return RSH_OK;
 }
 
-/* ---- what goes between ranks ---- */
+/* ---- exchanges ---- */
 
-static rsh_status exchange(const swap *s) {
+static rsh_status exchange_messages(const swap *s) {
     int n = s->comm->size;
     return rshi_comm_verdict(s->comm, s->comm->ops->exchange(s->comm, n, s->messages, n, s->messages + n));
 }
@@ -85,7 +85,7 @@ static rsh_status exchange_offers(swap *s) {
         s->messages[r] = (rsh_message){r, &s->offers[r], sizeof *s->offers};
         s->messages[n + r] = (rsh_message){r, &s->offers[n + r], sizeof *s->offers};
     }
-    return exchange(s);
+    return exchange_messages(s);
 }
 
 static rsh_status compare_offers(const swap *s) {
@@ -112,7 +112,7 @@ static rsh_status exchange_elements(swap *s) {
         s->messages[r] = message_of(r, in ? in : s->in[r]);
         s->messages[n + r] = message_of(r, out ? out : s->out[r]);
     }
-    RSH_TRY(exchange(s));
+    RSH_TRY(exchange_messages(s));
     for (int r = 0; r < n; r++) {
         if (s->standins[n + r]) rshi_math_copy(s->standins[n + r], s->out[r]);
         rsh_tensor_bump_version(s->out[r]);
@@ -120,11 +120,11 @@ static rsh_status exchange_elements(swap *s) {
     return RSH_OK;
 }
 
-/* The whole call, unless this rank refuses with `mine`. */
+/* Performs the whole call; `mine` is this rank's status so far. */
 static rsh_status swap_all(swap *s, rsh_status mine) {
     char ready[64];
     snprintf(ready, sizeof ready, "%s: shapes", s->name);
-    if (!mine) mine = prepare(s);
+    if (!mine) mine = prepare_swap(s);
     rsh_status st;
     RSH_GOTO(rshi_comm_open(s->comm, s->name, 0, NULL, mine));
     RSH_GOTO(exchange_offers(s));
@@ -168,8 +168,8 @@ static rsh_status check_splits(const char *which, const rsh_tensor *t, const int
     return RSH_OK;
 }
 
-/* Views of the pieces.  An empty piece may begin past the end, where memory need not be: it is put at the start. */
-static rsh_status cut(const rsh_tensor *t, const int64_t *splits, int n, rsh_tensor **pieces) {
+/* Creates views of the pieces.  An empty piece may begin past the end of the memory, so it is put at the start. */
+static rsh_status cut_pieces(const rsh_tensor *t, const int64_t *splits, int n, rsh_tensor **pieces) {
     int64_t shape[RSH_MAX_NDIM], at = 0;
     for (int d = 0; d < rsh_tensor_ndim(t); d++) shape[d] = rsh_tensor_shape(t)[d];
     for (int r = 0; r < n; r++) {
@@ -181,15 +181,15 @@ static rsh_status cut(const rsh_tensor *t, const int64_t *splits, int n, rsh_ten
     return RSH_OK;
 }
 
-/* Pieces of both tensors: in, then out. */
+/* Creates pieces of both tensors: in, then out. */
 static rsh_status cut_both(int n, const rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits,
                            const int64_t *in_splits, rsh_tensor ***pieces) {
     RSH_TRY(check_splits("input", in, in_splits, n));
     RSH_TRY(check_splits("output", out, out_splits, n));
     *pieces = rshi_calloc(2 * (size_t)n, sizeof **pieces);
     if (!*pieces) return rshi_nomem();
-    RSH_TRY(cut(in, in_splits, n, *pieces));
-    return cut(out, out_splits, n, *pieces + n);
+    RSH_TRY(cut_pieces(in, in_splits, n, *pieces));
+    return cut_pieces(out, out_splits, n, *pieces + n);
 }
 
 rsh_status rsh_group_all_to_all_single(rsh_group *g, rsh_tensor *out, const rsh_tensor *in, const int64_t *out_splits,

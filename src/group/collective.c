@@ -1,25 +1,25 @@
 /* Collective: broadcast, scatter, gather and the reductions as plans of the core.
  *
- * A call is one tensor, or one for each rank, that goes from a place to a place: from the root to each its own, from
- * partial to everywhere. The plan knows who sends what to whom without moving more than it must, combines contributions
- * in ascending rank, runs on every engine, reads and writes tensors of any strides where they lie, and is kept in the
- * comm for the next call. */
+ * A call moves one tensor, or one for each rank, from one layout to another: for example from the root to all ranks, or
+ * from partial to replicated.  The plan determines the messages and sends no more than necessary, combines
+ * contributions in ascending rank order, runs on every engine, reads and writes tensors with any strides in place, and
+ * is cached in the comm for the next call. */
 #include <stdio.h>
 
 #include "group/impl.h"
 #include "math/math.h"
 #include "shard/shard.h"
 
-/* Where tensor j of a call is. */
+/* The ranks that have tensor j of a call. */
 typedef enum place {
-    ROOT,   /* on the root */
-    OTHERS, /* on all but the root */
-    OWN,    /* on rank j */
-    ALL,    /* on every rank, the same */
-    PARTIAL /* on every rank, to be combined */
+    ROOT,   /* the root */
+    OTHERS, /* all ranks except the root */
+    OWN,    /* rank j */
+    ALL,    /* every rank, with equal elements */
+    PARTIAL /* every rank, to be reduced */
 } place;
 
-/* The tensors of one side: the same for every j, or a list with one for each. */
+/* The tensors of one side: one tensor for every j, or a list with one for each j. */
 typedef struct side {
     place where;
     const rsh_tensor *one;
@@ -27,7 +27,7 @@ typedef struct side {
     int nlist;
     const rsh_tensor *const *list;
     const rsh_layout **layouts; /* owned, of n tensors */
-    rsh_sharded **standins; /* owned, by part of this rank: memory used in place of the caller's; NULL: the caller's */
+    rsh_sharded **standins;     /* owned, by part of this rank: temporary memory; NULL: the caller's */
     rsh_memory *memory;         /* owned, by part of this rank */
     int64_t nparts;
 } side;
@@ -39,12 +39,12 @@ typedef struct call {
     bool reduces;
     rsh_op op;
     side from, to;
-    int64_t n; /* tensors of the plan */
-    const rsh_plan *plan; /* the comm's */
-    rshi_offer *offers;   /* owned, one a rank */
+    int64_t n;            /* number of tensors of the plan */
+    const rsh_plan *plan; /* owned by the comm */
+    rshi_offer *offers;   /* owned, one per rank */
 } call;
 
-/* ---- what this rank can tell by itself ---- */
+/* ---- checks of this rank alone ---- */
 
 static bool holds(const call *c, place where, int64_t j) {
     switch (where) {
@@ -57,8 +57,8 @@ static bool holds(const call *c, place where, int64_t j) {
 
 static const rsh_tensor *tensor_of(const side *s, int64_t j) { return s->is_list ? s->list[j] : s->one; }
 
-/* The tensor that every rank has, whichever side it stands on. */
-static const rsh_tensor *common(const call *c) { return c->from.one ? c->from.one : c->to.one; }
+/* Returns the tensor that every rank has, on either side. */
+static const rsh_tensor *common_tensor(const call *c) { return c->from.one ? c->from.one : c->to.one; }
 
 static rsh_status check_list(const call *c, const side *s) {
     bool wanted = s->where != ROOT || c->comm->rank == c->root;
@@ -69,7 +69,7 @@ static rsh_status check_list(const call *c, const side *s) {
     RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE,
                 "%s: got %d tensors for a group of %d ranks; one per rank is required", c->name,
                 s->nlist, c->comm->size);
-    rshi_offer mine = rshi_offer_of(common(c), -1);
+    rshi_offer mine = rshi_offer_of(common_tensor(c), -1);
     for (int j = 0; j < s->nlist; j++) {
         char whose[48];
         RSH_REQUIRE(s->list[j], RSH_EVALUE, "%s: tensor %d of the list is NULL", c->name, j);
@@ -80,24 +80,24 @@ static rsh_status check_list(const call *c, const side *s) {
     return RSH_OK;
 }
 
-static rsh_status check(const call *c) {
-    RSH_REQUIRE(common(c), RSH_EVALUE, "%s: the tensor is NULL", c->name);
+static rsh_status check_call(const call *c) {
+    RSH_REQUIRE(common_tensor(c), RSH_EVALUE, "%s: the tensor is NULL", c->name);
     RSH_REQUIRE(c->root < c->comm->size && (c->root >= 0 || (c->from.where != ROOT && c->to.where != ROOT)),
                 RSH_ERUNTIME, "%s: root %d is out of range; the group has ranks 0 to %d", c->name, c->root,
                 c->comm->size - 1);
     if (c->from.is_list) RSH_TRY(check_list(c, &c->from));
     if (c->to.is_list) RSH_TRY(check_list(c, &c->to));
     if (!c->reduces) return RSH_OK;
-    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: %d is not a reduction", c->name,
+    RSH_REQUIRE(c->op > RSH_OP_NONE && c->op < RSH_OP_COUNT, RSH_EVALUE, "%s: unknown reduction %d", c->name,
                 (int)c->op);
-    return rsh_op_check(c->op, rsh_tensor_dtype(common(c)));
+    return rsh_op_check(c->op, rsh_tensor_dtype(common_tensor(c)));
 }
 
 /* ---- layouts ---- */
 
-/* On every rank along one axis; without the root, its ranks are listed. */
+/* Creates a layout on every rank along one axis; without the root, the ranks are listed. */
 static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
-    const rsh_tensor *t = common(c);
+    const rsh_tensor *t = common_tensor(c);
     rsh_layout_desc d = {
         .dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .axis[0] = {"x", c->comm->size}};
     int64_t *ranks = NULL;
@@ -116,13 +116,13 @@ static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
 }
 
 static rsh_status layout_of(const call *c, place where, int64_t j, rsh_layout **out) {
-    const rsh_tensor *t = common(c);
+    const rsh_tensor *t = common_tensor(c);
     if (where != ROOT && where != OWN) return layout_on_many(c, where, out);
     return rsh_layout_whole(rsh_tensor_dtype(t), rsh_tensor_ndim(t), rsh_tensor_shape(t), where == ROOT ? c->root : j,
                             out);
 }
 
-/* Layouts of a side, and this rank's memory of it. */
+/* Prepares the layouts of a side, and this rank's memory of it. */
 static rsh_status side_prepare(const call *c, side *s) {
     s->layouts = rshi_calloc((size_t)c->n, sizeof *s->layouts);
     s->standins = rshi_calloc((size_t)c->n, sizeof *s->standins);
@@ -145,7 +145,7 @@ static void side_release(const call *c, side *s) {
     rshi_free(s->memory);
 }
 
-/* ---- stand-ins: plans do not write where they read ---- */
+/* ---- temporaries, because plans cannot write to memory that they read ---- */
 
 static int64_t list_touched(const call *c, const side *s, bool dst, rshi_touched *out) {
     int64_t n = 0;
@@ -154,8 +154,8 @@ static int64_t list_touched(const call *c, const side *s, bool dst, rshi_touched
     return n;
 }
 
-/* Dense memory that peers can read, in place of every tensor of this rank's side. */
-static rsh_status stand_in(const call *c, side *s) {
+/* Allocates dense memory that peers can read, for every tensor of this rank's side. */
+static rsh_status allocate_standins(const call *c, side *s) {
     int64_t part = 0;
     for (int64_t j = 0; j < c->n; j++) {
         if (!holds(c, s->where, j)) continue;
@@ -166,7 +166,7 @@ static rsh_status stand_in(const call *c, side *s) {
     return RSH_OK;
 }
 
-/* Copies between the caller's tensors and their stand-ins, where there are any. */
+/* Copies between the caller's tensors and their temporaries, if there are any. */
 static void copy_standins(const call *c, const side *s, bool in) {
     int64_t part = 0;
     for (int64_t j = 0; j < c->n; j++) {
@@ -178,10 +178,10 @@ static void copy_standins(const call *c, const side *s, bool in) {
     }
 }
 
-/* An exec refuses destinations that share memory with anything.  What is legal here and refused
- * there, a reduction of a tensor onto itself first of all, takes temporaries on this rank: for all destinations if
- * those meet one another; else for the side with fewer tensors. */
-static rsh_status separate(call *c) {
+/* An exec does not accept destinations that share memory with anything.  Calls that are valid here, such as a reduction
+ * of a tensor onto itself, use temporaries on this rank: for all destinations if these overlap each other; otherwise
+ * for the side with fewer tensors. */
+static rsh_status separate_memory(call *c) {
     rshi_touched *list = rshi_alloc((size_t)(c->from.nparts + c->to.nparts), sizeof *list);
     if (!list) return rshi_nomem();
     bool among = false, any = false;
@@ -191,24 +191,24 @@ static rsh_status separate(call *c) {
     if (!st) st = rshi_elements_meet(list, n, &any);
     rshi_free(list);
     if (st || !any) return st;
-    return stand_in(c, !among && c->from.nparts < c->to.nparts ? &c->from : &c->to);
+    return allocate_standins(c, !among && c->from.nparts < c->to.nparts ? &c->from : &c->to);
 }
 
 /* ---- the call ---- */
 
-static rsh_status prepare(call *c) {
-    RSH_TRY(check(c));
+static rsh_status prepare_call(call *c) {
+    RSH_TRY(check_call(c));
     c->offers = rshi_alloc((size_t)c->comm->size, sizeof *c->offers);
     if (!c->offers) return rshi_nomem();
-    if (c->to.where == OTHERS && c->comm->size == 1) return RSH_OK; /* nobody to tell */
+    if (c->to.where == OTHERS && c->comm->size == 1) return RSH_OK; /* there is no other rank */
     c->n = c->from.is_list || c->to.is_list ? c->comm->size : 1;
     RSH_TRY(side_prepare(c, &c->from));
     RSH_TRY(side_prepare(c, &c->to));
-    RSH_TRY(separate(c));
+    RSH_TRY(separate_memory(c));
     return rshi_plan_cached(c->comm, c->n, c->from.layouts, c->to.layouts, NULL, &c->plan);
 }
 
-static rsh_status run(call *c) {
+static rsh_status run_call(call *c) {
     if (!c->n) return RSH_OK;
     copy_standins(c, &c->from, true);
     RSH_TRY(rshi_run_cached(c->comm, c->name, RSH_OK, c->plan, c->from.memory, c->to.memory));
@@ -218,15 +218,15 @@ static rsh_status run(call *c) {
     return RSH_OK;
 }
 
-/* Refusals and different ops are found when the call is opened, different roots, dtypes and shapes right after it. */
+/* Errors and different ops are detected when the call is opened; different roots, dtypes and shapes right after. */
 static rsh_status call_all(rsh_group *g, call *c) {
     RSH_TRY(rshi_group_comm(g, &c->comm));
     if (!c->comm) return RSH_OK; /* not a member */
-    rsh_status st = prepare(c);
+    rsh_status st = prepare_call(c);
     RSH_GOTO(rshi_comm_open(c->comm, c->name, (uint64_t)c->op, c->reduces ? rsh_op_name(c->op) : NULL, st));
-    rshi_offer mine = rshi_offer_of(common(c), c->root);
+    rshi_offer mine = rshi_offer_of(common_tensor(c), c->root);
     RSH_GOTO(rshi_offers_agree(c->comm, c->name, &mine, c->offers));
-    st = run(c);
+    st = run_call(c);
 out:
     side_release(c, &c->from);
     side_release(c, &c->to);

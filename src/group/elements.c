@@ -1,4 +1,4 @@
-/* Elements: where tensors of any strides lie, and whether they share memory. */
+/* Elements: checks whether tensors with any strides share memory. */
 #include "group/impl.h"
 #include "shard/shard.h"
 #include "tensor/tensor.h"

@@ -1,18 +1,18 @@
-/* Group: a comm seen as PyTorch's process group: a default group for each rank thread, subgroups of it, and the one
- * entered for a while.
+/* Group: a comm as PyTorch's process group: a default group for each rank thread, its subgroups, and the group that is
+ * currently entered.
  *
- * What a thread has is thread-local, so that the ranks of one process do not disturb one another. */
+ * This state is thread-local, so that the ranks of one process do not interfere. */
 #include "group/group.h"
 
 #include <stdlib.h>
 
 struct rsh_group {
-    rsh_comm *comm;   /* NULL: this rank is no member.  Owned by subgroups, borrowed by the default group */
-    rsh_group *world; /* the default group; itself, if it is that */
-    int children;     /* subgroups alive, of the default group */
-    int64_t tensors;  /* alive, of the default group and its subgroups; counted in the default group */
-    int n;            /* members */
-    int *ranks;       /* owned: their global ranks, ascending; NULL: 0, 1, 2, ... */
+    rsh_comm *comm;   /* NULL: this rank is not a member.  Owned by subgroups, borrowed by the default group */
+    rsh_group *world; /* the default group, or itself */
+    int children;     /* number of subgroups, in the default group */
+    int64_t tensors;  /* number of tensors of the default group and its subgroups, in the default group */
+    int n;            /* number of members */
+    int *ranks;       /* owned; their global ranks, ascending; NULL: 0, 1, 2, ... */
 };
 
 static _Thread_local rsh_group *default_group;
@@ -46,15 +46,15 @@ rsh_status rsh_group_destroy(void) {
 
 rsh_group *rsh_group_default(void) { return default_group; }
 
-/* The group a caller means: g itself, or for NULL the default group.  RSH_ERUNTIME: there is none. */
-static rsh_status group_meant(rsh_group *g, rsh_group **out) {
+/* Returns g, or the default group for NULL.  RSH_ERUNTIME if there is none. */
+static rsh_status resolve_group(rsh_group *g, rsh_group **out) {
     RSH_REQUIRE(g || default_group, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     *out = g ? g : default_group;
     return RSH_OK;
 }
 
 rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out) {
-    RSH_TRY(group_meant(g, &g));
+    RSH_TRY(resolve_group(g, &g));
     *out = g->comm;
     return RSH_OK;
 }
@@ -82,9 +82,9 @@ static rsh_status check_members(const rsh_comm *world, int n, const int *sorted)
     return RSH_OK;
 }
 
-/* A handle with its members sorted; without a comm yet. */
+/* Creates a handle with sorted members, without a comm. */
 static rsh_status make_handle(int n, const int *ranks, rsh_group **out) {
-    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "group: invalid list of %d ranks at %p", n, (const void *)ranks);
+    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "group: invalid list of %d ranks%s", n, ranks ? "" : " (NULL)");
     rsh_group *g = RSHI_NEW(rsh_group);
     int *sorted = rshi_alloc((size_t)n, sizeof *sorted);
     if (!g || !sorted) {
@@ -105,14 +105,14 @@ static void handle_free(rsh_group *g) {
     rshi_free(g);
 }
 
-/* Where a global rank stands in the group; -1: not in it. */
+/* Returns the rank of a global rank in the group; -1: not a member. */
 static int find_member(const rsh_group *g, int global) {
     if (!g->ranks) return global >= 0 && global < g->n ? global : -1;
     const int *found = g->n ? bsearch(&global, g->ranks, (size_t)g->n, sizeof *g->ranks, compare_ranks) : NULL;
     return found ? (int)(found - g->ranks) : -1;
 }
 
-/* All ranks must name the same members; for the sentence where they do not. */
+/* All ranks must pass the same members; the text is for the error message. */
 static rsh_status agree_on_members(rsh_comm *world, const rsh_group *g, rsh_status mine) {
     rshi_text what = {0};
     rshi_text_add(&what, "ranks");
@@ -142,34 +142,34 @@ out:
 }
 
 void rsh_group_free(rsh_group *g) {
-    if (!g || g == g->world) return; /* the default group goes with rsh_group_destroy */
+    if (!g || g == g->world) return; /* rsh_group_destroy frees the default group */
     if (entered_group == g) entered_group = NULL;
     g->world->children--;
-    rshi_comm_give_up(g->comm); /* tensors that are freed too late may have execs of it */
+    rshi_comm_give_up(g->comm); /* tensors that are freed later may have execs of it */
     handle_free(g);
 }
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
-static const rsh_group *meant(const rsh_group *g) { return g ? g : default_group; }
+static const rsh_group *or_default(const rsh_group *g) { return g ? g : default_group; }
 
 int rsh_group_rank(const rsh_group *g) {
-    g = meant(g);
+    g = or_default(g);
     return g && g->comm ? g->comm->rank : -1;
 }
 
 int rsh_group_size(const rsh_group *g) {
-    g = meant(g);
+    g = or_default(g);
     return g && g->comm ? g->n : -1;
 }
 
 rsh_comm *rsh_group_comm(const rsh_group *g) {
-    g = meant(g);
+    g = or_default(g);
     return g ? g->comm : NULL;
 }
 
 static rsh_status require_member(const rsh_group **g, const int *out) {
-    *g = meant(*g);
+    *g = or_default(*g);
     RSH_REQUIRE(*g, RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     RSH_REQUIRE(out, RSH_EVALUE, "rank of a group: out is NULL");
     RSH_REQUIRE((*g)->comm, RSH_ERUNTIME, "global rank %d is not a member of the group", (*g)->world->comm->rank);
@@ -191,10 +191,9 @@ rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out) {
     return RSH_OK;
 }
 
-/* ---- the group entered ---- */
+/* ---- the entered group ---- */
 
-/* While a group is set nothing can be entered, so the one that is set is always the innermost, and leaving needs no
- * stack. */
+/* While a group is entered no other can be, so there is at most one, and leaving needs no stack. */
 rsh_status rsh_group_enter(rsh_group *g) {
     RSH_REQUIRE(!entered_group, RSH_ERUNTIME, "a group of %d ranks is already entered; leave it first",
                 entered_group->n);
@@ -206,7 +205,7 @@ rsh_status rsh_group_enter(rsh_group *g) {
 void rsh_group_leave(void) { entered_group = NULL; }
 
 rsh_status rsh_group_within(rsh_group *g, rsh_status (*fn)(void *ctx, rsh_group *g), void *ctx) {
-    RSH_REQUIRE(fn, RSH_EVALUE, "rsh_with_group: fn is NULL");
+    RSH_REQUIRE(fn, RSH_EVALUE, "rsh_group_within: fn is NULL");
     RSH_TRY(rsh_group_enter(g));
     rsh_status st = fn(ctx, g);
     rsh_group_leave();

@@ -1,4 +1,4 @@
-/* group: process groups, for the rooms that stand on them. */
+/* group: process groups, for the rooms that use them. */
 #ifndef RESHARD_GROUP_GROUP_H
 #define RESHARD_GROUP_GROUP_H
 
@@ -6,10 +6,11 @@
 
 #include "comm/comm.h"
 
-/* The comm of the group a caller means; NULL for those who are no members. */
+/* Returns the comm of a group, or of the default group for NULL; NULL for ranks that are not
+ * members. */
 rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out);
-/* A tensor of the group was made.  Returns the default group, which cannot be destroyed while it
- * has tensors, and which drops the tensor when it is freed; a subgroup may be gone by then. */
+/* Counts a new tensor of the group.  Returns the default group, which cannot be destroyed while it
+ * has tensors, and to which rshi_group_drop_tensor is applied; a subgroup may be freed earlier. */
 rsh_group *rshi_group_add_tensor(rsh_group *g);
 void rshi_group_drop_tensor(rsh_group *world);
 

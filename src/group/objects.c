@@ -1,7 +1,6 @@
-/* Objects: any bytes from every rank to every rank, and the barrier.
+/* Objects: sends bytes from every rank to every rank, and implements the barrier.
  *
- * Lengths travel first, so every rank knows what it will receive; then the bytes do, each to its place, without
- * padding. */
+ * Lengths are sent first, so that every rank knows what it will receive.  Then the bytes are sent without padding. */
 #include <string.h>
 
 #include "group/group.h"
@@ -20,11 +19,11 @@ void rsh_objects_free(rsh_objects *o) {
     rshi_free(o);
 }
 
-/* Places for n objects, none of which has come yet, and lists of messages to and from n ranks. */
+/* Allocates n empty objects, and lists of messages to and from n ranks. */
 static rsh_status make_places(int n, rsh_objects **out, rsh_message **lists) {
     rsh_objects *o = RSHI_NEW(rsh_objects);
     if (!o) return rshi_nomem();
-    *out = o; /* the caller frees it, failed or not */
+    *out = o; /* the caller frees it, even after an error */
     o->n = n;
     o->data = rshi_calloc((size_t)n, sizeof *o->data);
     o->bytes = rshi_calloc((size_t)n, sizeof *o->bytes);
@@ -32,7 +31,7 @@ static rsh_status make_places(int n, rsh_objects **out, rsh_message **lists) {
     return o->data && o->bytes && *lists ? RSH_OK : rshi_nomem();
 }
 
-/* Memory for objects of the lengths that have come. */
+/* Allocates memory for objects of the received lengths. */
 static rsh_status make_room(rsh_objects *o) {
     for (int r = 0; r < o->n; r++) {
         o->data[r] = rshi_alloc(o->bytes[r], 1);
@@ -41,7 +40,7 @@ static rsh_status make_room(rsh_objects *o) {
     return RSH_OK;
 }
 
-/* This rank's own bytes do not travel. */
+/* This rank's own bytes are not sent. */
 static void list_messages(const rsh_comm *c, const void *data, size_t bytes, const rsh_objects *o, rsh_message *send,
                           rsh_message *recv) {
     int n = 0;
@@ -63,9 +62,8 @@ rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t by
         return RSH_OK;
     }
     rsh_status st = out && (data || !bytes) ? make_places(c->size, &o, &lists)
-                                            : rshi_fail(RSH_EVALUE,
-                                                        "all_gather_object: invalid arguments: %zu bytes at %p, out %p",
-                                                        bytes, data, (void *)out);
+                                            : rshi_fail(RSH_EVALUE, "all_gather_object: %s is NULL (%zu bytes)",
+                                                        out ? "data" : "out", bytes);
     RSH_GOTO(rshi_comm_open(c, "all_gather_object", 0, NULL, st));
     RSH_GOTO(rshi_comm_verdict(c, c->ops->allgather(c, &bytes, o->bytes, sizeof bytes)));
     RSH_GOTO(rshi_comm_open(c, "all_gather_object: room", 0, NULL, make_room(o)));

@@ -14,10 +14,10 @@ rsh_status rsh_mesh_push(rsh_mesh *m) {
 }
 
 rsh_status rsh_mesh_pop(void) {
-    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "this thread has no current mesh");
+    RSH_REQUIRE(stack.n, RSH_ERUNTIME, "rsh_mesh_pop: this thread has no current mesh; call rsh_mesh_push first");
     rsh_mesh_free(stack.mesh[--stack.n]);
     if (stack.n) return RSH_OK;
-    rshi_free(stack.mesh); /* a thread that has left all its meshes leaves no memory */
+    rshi_free(stack.mesh); /* a thread without current meshes holds no memory */
     stack.mesh = NULL;
     stack.room = 0;
     return RSH_OK;

@@ -1,4 +1,4 @@
-/* Handle: a mesh without its comms: shape, ranks, names, and where this rank stands. */
+/* Handle: a mesh without its comms: shape, ranks, names, and the position of this rank. */
 #include "mesh/impl.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ static rsh_status check_names(int ndim, const char *const *names) {
     return RSH_OK;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static char *duplicate(const char *text) {
     size_t bytes = strlen(text) + 1;
@@ -58,7 +58,7 @@ static char *duplicate(const char *text) {
     return copy;
 }
 
-static rsh_status take_names(rsh_mesh *m, const char *const *names) {
+static rsh_status copy_names(rsh_mesh *m, const char *const *names) {
     for (int d = 0; names && d < m->ndim; d++)
         if (!(m->names[d] = duplicate(names[d]))) return rshi_nomem();
     return RSH_OK;
@@ -70,8 +70,8 @@ static bool is_taken(const rsh_mesh *m, const char *axis) {
     return false;
 }
 
-/* The notation cannot spell every name of a mesh ("sum", "dp-1"); such a dim becomes m<dim>, with as many m as it takes
- * to differ from the names. */
+/* The notation does not allow every name of a mesh ("sum", "dp-1").  Such a dim becomes m<dim>, with enough m's to
+ * differ from all names. */
 static void name_axes(rsh_mesh *m) {
     for (int d = 0; d < m->ndim; d++) {
         rsh_axis *axis = &m->axis[d];
@@ -110,7 +110,7 @@ rsh_status rshi_mesh_handle(rsh_comm *parent, int ndim, const int64_t *shape, co
     m->size = size;
     memcpy(m->shape, shape, (size_t)ndim * sizeof *shape);
     m->ranks = rshi_alloc((size_t)size, sizeof *m->ranks);
-    rsh_status st = m->ranks ? take_names(m, names) : rshi_nomem();
+    rsh_status st = m->ranks ? copy_names(m, names) : rshi_nomem();
     if (st) {
         rshi_mesh_destroy(m);
         return st;
@@ -126,7 +126,7 @@ void rshi_mesh_destroy(rsh_mesh *m) {
     if (!m) return;
     if (m->notes.drop) m->notes.drop(m->notes.what);
     for (int d = m->ndim - 1; d >= 0; d--)
-        if (m->owns_line[d]) rshi_comm_give_up(m->line[d]); /* tensors that are freed late may have execs of it */
+        if (m->owns_line[d]) rshi_comm_give_up(m->line[d]); /* tensors that are freed later may have execs of it */
     if (m->owns_comm) rshi_comm_give_up(m->comm);
     for (int d = 0; d < m->ndim; d++) rshi_free(m->names[d]);
     rshi_free(m->ranks);
@@ -137,7 +137,7 @@ void rshi_mesh_destroy(rsh_mesh *m) {
 
 rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m) { return &m->notes; }
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
 int rsh_mesh_ndim(const rsh_mesh *m) { return m ? m->ndim : -1; }
 int64_t rsh_mesh_size(const rsh_mesh *m) { return m ? m->size : -1; }

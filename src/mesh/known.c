@@ -1,9 +1,9 @@
-/* Known layouts: those that a mesh has made lately, so that a loop does not write and check the same texts again. */
+/* Known layouts: a cache of recent layouts of a mesh, so that a loop does not format and check the same texts again. */
 #include "mesh/impl.h"
 
 #include <string.h>
 
-/* Negative dims are kept as they were asked for. */
+/* Negative dims are kept as the caller passed them. */
 static void fill_question(rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
                           const int64_t *shape, rshi_asked_layout *q) {
     memset(q, 0, sizeof *q);
@@ -26,9 +26,9 @@ rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int
 
 void rshi_known_add(const rsh_mesh *mesh, rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype,
                     int ndim, const int64_t *shape, rsh_layout *layout) {
-    rsh_mesh *m = (rsh_mesh *)mesh; /* what it remembers is not part of what is immutable; one thread uses it */
+    rsh_mesh *m = (rsh_mesh *)mesh; /* the cache is not part of the immutable state; only one thread uses it */
     if (!m->known) m->known = rshi_calloc(RSHI_KNOWN, sizeof *m->known);
-    if (!m->known) return; /* it works without */
+    if (!m->known) return; /* the cache is optional */
     rshi_known *k = &m->known[m->next_known++ % RSHI_KNOWN];
     rsh_layout_free(k->layout);
     *k = (rshi_known){.layout = rsh_layout_hold(layout)};

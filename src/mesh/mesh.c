@@ -1,6 +1,6 @@
-/* Mesh: ranks of a parent comm as an array, with a comm of the whole and one for each line of ranks.
+/* Mesh: arranges ranks of a parent comm in an array, with a comm for all of them and one for each line of ranks.
  *
- * Comms are split with the coordinate as key, so that ranks are ordered as the array says, whatever numbers they have
+ * Comms are split with the coordinate as key, so that their ranks are in the order of the array, whatever their numbers
  * in the parent. */
 #include "mesh/impl.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How far apart neighbours along a dim are in row-major order. */
+/* Returns the distance of neighbours along a dim in row-major order. */
 static int64_t dim_step(const rsh_mesh *m, int dim) {
     int64_t step = 1;
     for (int d = dim + 1; d < m->ndim; d++) step *= m->shape[d];
@@ -33,7 +33,7 @@ static rsh_status make_comm(rsh_mesh *m) {
     return rsh_comm_split(m->parent, m->position < 0 ? -1 : 0, (int)m->position, &m->comm);
 }
 
-/* The lines along a dim are told apart by the position of their first rank. */
+/* Lines along a dim are identified by the position of their first rank. */
 static rsh_status make_line(rsh_mesh *m, int dim) {
     if (m->ndim == 1) {
         m->line[dim] = m->comm;
@@ -50,9 +50,9 @@ static rsh_status make_comms(rsh_mesh *m) {
     return RSH_OK;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-static void describe(const rsh_mesh *m, rshi_text *what) {
+static void mesh_text(const rsh_mesh *m, rshi_text *what) {
     rshi_text_add(what, "a mesh");
     for (int d = 0; d < m->ndim; d++)
         rshi_text_add(what, "%s%s%s%" PRId64, d ? "," : " ", m->names[d] ? m->names[d] : "", m->names[d] ? "=" : "",
@@ -61,10 +61,10 @@ static void describe(const rsh_mesh *m, rshi_text *what) {
         rshi_text_add(what, "%s%" PRId64, i ? "," : " of ranks ", m->ranks[i]);
 }
 
-/* All ranks must ask for the same mesh.  m is NULL where this rank refuses. */
+/* All ranks must pass the same arguments.  m is NULL if this rank has failed. */
 static rsh_status agree_on_mesh(rsh_comm *parent, const rsh_mesh *m, rsh_status mine) {
     rshi_text what = {0};
-    if (m) describe(m, &what);
+    if (m) mesh_text(m, &what);
     if (!mine && what.failed) mine = rshi_nomem();
     uint64_t fingerprint = what.data ? rshi_hash(what.data, what.length, 0) : 0;
     if (m) fingerprint = rshi_hash(m->ranks, (size_t)m->size * sizeof *m->ranks, fingerprint);
@@ -73,8 +73,8 @@ static rsh_status agree_on_mesh(rsh_comm *parent, const rsh_mesh *m, rsh_status 
     return st;
 }
 
-/* `made` is how the handle came out on this rank; takes ownership of it. */
-static rsh_status finish(rsh_comm *parent, rsh_status made, rsh_mesh *m, rsh_mesh **out) {
+/* `made` is the status of creating the handle on this rank; takes ownership of m. */
+static rsh_status finish_mesh(rsh_comm *parent, rsh_status made, rsh_mesh *m, rsh_mesh **out) {
     rsh_status st = agree_on_mesh(parent, made ? NULL : m, made);
     if (!st) st = make_comms(m);
     if (st) rshi_mesh_destroy(m);
@@ -88,11 +88,11 @@ rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, const 
     rsh_mesh *m = NULL;
     rsh_status st = out ? RSH_OK : rshi_fail(RSH_EVALUE, "rsh_mesh_new: out is NULL");
     if (!st) st = rshi_mesh_handle(parent, ndim, shape, ranks, names, &m);
-    return finish(parent, st, m, out);
+    return finish_mesh(parent, st, m, out);
 }
 
 rsh_mesh *rsh_mesh_hold(const rsh_mesh *m) {
-    rsh_mesh *held = (rsh_mesh *)m; /* the count is not part of what is immutable */
+    rsh_mesh *held = (rsh_mesh *)m; /* the count is not part of the immutable state */
     if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed);
     return held;
 }
@@ -105,8 +105,8 @@ void rsh_mesh_free(rsh_mesh *m) {
 
 static rsh_status find_names(const rsh_mesh *m, int n, const char *const *names, int *dims) {
     RSH_REQUIRE(m->names[0], RSH_ERUNTIME, "cannot slice a mesh whose dims have no names; give names to rsh_mesh_new");
-    RSH_REQUIRE(n >= 1 && names, RSH_EVALUE, "mesh slice: expected at least one name, got %d at %p", n,
-                (const void *)names);
+    RSH_REQUIRE(n >= 1 && names, RSH_EVALUE, "mesh slice: expected at least one name, got %d%s", n,
+                names ? "" : " (NULL)");
     for (int i = 0; i < n; i++) {
         RSH_REQUIRE(i < m->ndim, RSH_EKEY, "mesh slice: got %d names for a mesh of %d dims", n, m->ndim);
         RSH_TRY(rsh_mesh_find_dim(m, names[i], &dims[i]));
@@ -116,8 +116,8 @@ static rsh_status find_names(const rsh_mesh *m, int n, const char *const *names,
     return RSH_OK;
 }
 
-/* The position, in the whole mesh, of the slice's first rank: this rank's without the chosen coordinates.  Ranks that
- * are not in the mesh see the first slice. */
+/* Returns the position, in the whole mesh, of the slice's first rank: this rank's position without the chosen
+ * coordinates.  Ranks that are not in the mesh get the first slice. */
 static int64_t first_position(const rsh_mesh *m, int n, const int *dims) {
     int64_t first = rshi_max(m->position, 0);
     for (int i = 0; m->position >= 0 && i < n; i++) first -= m->coordinate[dims[i]] * dim_step(m, dims[i]);
@@ -150,7 +150,7 @@ static rsh_status slice_handle(rsh_mesh *m, int n, const char *const *names, con
     return RSH_OK;
 }
 
-/* All ranks must choose the same dims; a rank that refuses says so here. */
+/* All ranks must choose the same dims; a rank that has failed reports it here. */
 static rsh_status agree_on_dims(rsh_mesh *m, int n, const int *dims, rsh_status mine) {
     rshi_text what = {0};
     rshi_text_add(&what, "a slice by dims");
@@ -162,14 +162,14 @@ static rsh_status agree_on_dims(rsh_mesh *m, int n, const int *dims, rsh_status 
     return st;
 }
 
-/* Every rank of the parent is in the call; ranks outside the mesh belong to no slice. */
+/* Every rank of the parent takes part; ranks outside the mesh belong to no slice. */
 static rsh_status split_slice(rsh_mesh *m, int n, const int *dims, rsh_mesh *slice) {
     int colour = m->position < 0 ? -1 : (int)first_position(m, n, dims);
     slice->owns_comm = true;
     return rsh_comm_split(m->parent, colour, (int)slice->position, &slice->comm);
 }
 
-/* Is there a comm of the slice already?  Equal on all ranks, also on one that refuses. */
+/* Returns whether the slice has a comm already.  The answer is the same on all ranks, even on one that has failed. */
 static bool is_local_slice(const rsh_mesh *m, int n) { return n <= 1 || n >= m->ndim; }
 
 rsh_status rsh_mesh_slice(rsh_mesh *m, int n, const char *const *names, rsh_mesh **out) {

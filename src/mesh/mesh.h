@@ -6,14 +6,14 @@
 
 #include "base/base.h"
 
-/* What another room remembers with a mesh and for as long as it lives. */
+/* Data that another room attaches to a mesh for its lifetime. */
 typedef struct rshi_mesh_notes {
     void *what;               /* NULL: nothing yet */
     void (*drop)(void *what); /* called when the mesh is freed */
 } rshi_mesh_notes;
 rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m);
 
-/* The placements of a layout that has some, as rsh_mesh_places gives them.  Asks for no memory. */
+/* Returns the placements of a layout that has some, like rsh_mesh_places.  Needs no memory. */
 void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places);
 
 #endif

@@ -1,4 +1,4 @@
-/* Place: what one dim of a mesh does to a tensor; lists of places to layouts and back. */
+/* Place: converts lists of placements to layouts and back. */
 #include "mesh/impl.h"
 
 #include <inttypes.h>
@@ -52,8 +52,7 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
     RSH_NEEDS(places);
     RSH_NEEDS(out);
     RSH_REQUIRE(numbers == RSH_MESH_POSITIONS || numbers == RSH_MESH_PARENT, RSH_EVALUE,
-                "unknown kind of rank numbers: %d",
-                (int)numbers);
+                "rsh_mesh_layout: unknown kind of rank numbers %d", (int)numbers);
     RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "got %d placements for a mesh of %d dims; one per mesh dim is required", n,
                 m->ndim);
     rsh_layout_desc desc;
@@ -74,7 +73,7 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
 
 /* ---- layouts to places ---- */
 
-static rsh_status same_axes(const rsh_mesh *m, const rsh_layout_desc *desc) {
+static rsh_status check_axes(const rsh_mesh *m, const rsh_layout_desc *desc) {
     bool same = desc->naxes == m->ndim && !desc->is_boxes;
     for (int i = 0; same && i < m->ndim; i++) same = desc->axis[i].size == m->shape[i];
     RSH_REQUIRE(same, RSH_EUNSUP, "the layout is on a different mesh");
@@ -92,8 +91,8 @@ void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places) {
     for (int i = 0; i < desc->npartial; i++) places[desc->partial[i]] = rsh_place_partial(desc->op);
 }
 
-/* What the places say, made into a layout again, must put the same elements on the same ranks: whatever else the layout
- * says (another rule, segments, an order, other ranks) then makes no difference. */
+/* The placements, converted to a layout again, must put the same elements on the same ranks.  Then other properties of
+ * the layout (another cut rule, segments, an order, other ranks) make no difference. */
 static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *l,
                                const rsh_place *places) {
     rsh_layout *again = NULL;
@@ -109,7 +108,7 @@ static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbering numbers, co
 
 static rsh_status find_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *layout,
                               rsh_place *found) {
-    RSH_TRY(same_axes(m, rsh_layout_describe(layout)));
+    RSH_TRY(check_axes(m, rsh_layout_describe(layout)));
     rshi_mesh_read_places(layout, found);
     return check_places(m, numbers, layout, found);
 }
@@ -127,7 +126,7 @@ rsh_status rsh_mesh_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const 
     rsh_place found[RSH_MAX_AXES];
     RSH_TRY(find_places(m, numbers, layout, found));
     memcpy(places, found, bytes);
-    known = rshi_known_of(m, numbers, layout); /* the check may have replaced it */
+    known = rshi_known_of(m, numbers, layout); /* the check may have replaced the entry */
     if (known) memcpy(known->places, found, bytes);
     if (known) known->has_places = true;
     return RSH_OK;

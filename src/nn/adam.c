@@ -4,12 +4,12 @@
 #include "nn/impl.h"
 #include "nn/optim.h"
 
-static bool needs(const rsh_optimizer *o, int slot) {
+static bool adam_needs_slot(const rsh_optimizer *o, int slot) {
     (void)o, (void)slot;
     return true;
 }
 
-/* Means start at 0, which the corrections c1 and c2 undo. */
+/* The means start at 0; the corrections c1 and c2 remove that bias. */
 #define ADAM(real, root)                                                                                               \
     static void adam_##real(const rsh_optimizer *o, const rshn_trained *t, const rshn_run *r) {                        \
         const rsh_adam_opts *a = &o->opts.adam;                                                                        \
@@ -31,25 +31,25 @@ static bool needs(const rsh_optimizer *o, int slot) {
 ADAM(float, sqrtf)
 ADAM(double, sqrt)
 
-static void step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
+static void adam_step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
     if (dtype == RSH_F32) adam_float(o, t, r);
     else adam_double(o, t, r);
 }
 
-static const rshn_optimizer_kind adam = {2, {"first", "second"}, needs, step};
+static const rshn_optimizer_kind adam = {2, {"first", "second"}, adam_needs_slot, adam_step};
 
 static rsh_status check_beta(const char *name, double beta) {
     if (beta >= 0 && beta < 1) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s is %.17g; it must be at least 0 and below 1", name, beta);
+    return rshn_fail(RSH_EVALUE, "adam: %s must be at least 0 and below 1, got %.17g", name, beta);
 }
 
 rsh_status rsh_adam_new(rsh_module *m, const rsh_adam_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_adam_new: opts is NULL");
     rsh_adam_opts o = RSH_ADAM_OPTS_INIT;
     NN_READ_OPTS(opts, RSH_ADAM_OPTS_INIT, &o);
-    NN_TRY(rshn_not_negative("the learning rate", o.lr));
+    NN_TRY(rshn_not_negative("learning rate", o.lr));
     NN_TRY(rshn_not_negative("eps", o.eps));
-    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    NN_TRY(rshn_not_negative("weight decay", o.weight_decay));
     NN_TRY(check_beta("beta1", o.beta1));
     NN_TRY(check_beta("beta2", o.beta2));
     NN_TRY(rshn_optimizer_make(m, &adam, o.lr, out));

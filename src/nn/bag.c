@@ -1,4 +1,4 @@
-/* Bag: an op that sums, averages or takes the largest of rows of a table, by lists of indices. */
+/* Bag: an op that computes sums, means or maxima of rows of a table, selected by lists of indices. */
 #include "nn/bag.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ typedef struct bagging {
     rshn_bags bags;
     int64_t first, padding, frozen;
     rsh_bag_mode mode;
-    int64_t *most; /* of RSH_BAG_MAX: [nbags, columns], row of the table that has it, -1: none */
+    int64_t *most; /* for RSH_BAG_MAX: [nbags, columns], the row of the maximum; -1: none */
 } bagging;
 
 void rshn_bags_free(rshn_bags *b) {
@@ -20,7 +20,7 @@ void rshn_bags_free(rshn_bags *b) {
     *b = (rshn_bags){0};
 }
 
-static void drop(void *attrs) {
+static void free_bagging(void *attrs) {
     bagging *a = attrs;
     rshn_bags_free(&a->bags);
     rshn_free(a->most);
@@ -28,7 +28,7 @@ static void drop(void *attrs) {
 
 /* ---- rows: y += scale * x, dot products ---- */
 
-static double get(rsh_dtype dtype, const void *x, int64_t i) {
+static double element_at(rsh_dtype dtype, const void *x, int64_t i) {
     return dtype == RSH_F32 ? ((const float *)x)[i] : ((const double *)x)[i];
 }
 
@@ -43,13 +43,13 @@ static void add_row(rsh_dtype dtype, void *y, const void *x, double scale, int64
 
 static double dot(rsh_dtype dtype, const void *x, const void *y, int64_t n) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += get(dtype, x, i) * get(dtype, y, i);
+    for (int64_t i = 0; i < n; i++) sum += element_at(dtype, x, i) * element_at(dtype, y, i);
     return sum;
 }
 
-/* ---- which rows count, and how much ---- */
+/* ---- which rows are used, and their factors ---- */
 
-/* A table in memory, and the numbers that go with its indices. */
+/* A table in memory, and the weights of its indices. */
 typedef struct table {
     rsh_dtype dtype;
     int64_t rows, columns;
@@ -61,13 +61,13 @@ static void *row_of(const table *t, int64_t row) {
     return t->data + row * t->columns * (int64_t)rsh_dtype_size(t->dtype);
 }
 
-/* The row of the table that index i of the list means; -1: it does not count here. */
+/* Returns the local row of index i of the list; -1 if it is padding or on another rank. */
 static int64_t local_row(const bagging *a, const table *t, int64_t i) {
     int64_t row = a->bags.index[i] - a->first;
     return a->bags.index[i] != a->padding && row >= 0 && row < t->rows ? row : -1;
 }
 
-/* What each row of a bag is multiplied by; the number of a mean counts rows of other ranks too. */
+/* Returns the factor of each row of a bag.  A mean also counts rows of other ranks. */
 static double bag_scale(const bagging *a, int64_t bag) {
     int64_t n = 0;
     if (a->mode != RSH_BAG_MEAN) return 1;
@@ -75,7 +75,7 @@ static double bag_scale(const bagging *a, int64_t bag) {
     return n ? 1 / (double)n : 0;
 }
 
-static double weight_of(const table *t, int64_t i) { return t->weights ? get(t->dtype, t->weights, i) : 1; }
+static double weight_of(const table *t, int64_t i) { return t->weights ? element_at(t->dtype, t->weights, i) : 1; }
 
 /* ---- forward ---- */
 
@@ -87,15 +87,15 @@ static void sum_bag(const bagging *a, const table *t, int64_t bag, void *y) {
     }
 }
 
-/* NaN counts as the largest; of equal ones the first is taken. */
-static void largest(const bagging *a, const table *t, int64_t bag, void *y) {
+/* NaN counts as the largest; of equal elements the first is used. */
+static void max_bag(const bagging *a, const table *t, int64_t bag, void *y) {
     int64_t *most = a->most + bag * t->columns;
     for (int64_t c = 0; c < t->columns; c++) {
         most[c] = -1;
         double top = 0;
         for (int64_t i = a->bags.start[bag]; i < a->bags.start[bag + 1]; i++) {
             int64_t row = local_row(a, t, i);
-            double x = row < 0 ? 0 : get(t->dtype, row_of(t, row), c);
+            double x = row < 0 ? 0 : element_at(t->dtype, row_of(t, row), c);
             if (row < 0 || (most[c] >= 0 && !(x > top || (isnan(x) && !isnan(top))))) continue;
             most[c] = row;
             top = x;
@@ -114,13 +114,12 @@ static rsh_status fill_bags(bagging *a, const table *t, rsh_tensor *y) {
     char *at = rsh_tensor_data(y);
     int64_t bytes = t->columns * (int64_t)rsh_dtype_size(t->dtype);
     if (a->mode == RSH_BAG_MAX && !(a->most = rshn_malloc((size_t)(a->bags.nbags * t->columns + 1) * sizeof *a->most)))
-        return rshn_fail(RSH_ENOMEM, "no memory for the largest rows of %lld bags", (long long)a->bags.nbags);
-    for (int64_t b = 0; b < a->bags.nbags; b++)
-        (a->mode == RSH_BAG_MAX ? largest : sum_bag)(a, t, b, at + b * bytes);
+        return rshn_fail(RSH_ENOMEM, "no memory for the maxima of %lld bags", (long long)a->bags.nbags);
+    for (int64_t b = 0; b < a->bags.nbags; b++) (a->mode == RSH_BAG_MAX ? max_bag : sum_bag)(a, t, b, at + b * bytes);
     return RSH_OK;
 }
 
-static rsh_status forward(rsh_grad_call *c) {
+static rsh_status bag_forward(rsh_grad_call *c) {
     bagging *a = rsh_call_attrs(c);
     rsh_tensor *dense = NULL, *y = NULL;
     const rsh_tensor *weights = rsh_call_input(c, 1);
@@ -168,7 +167,7 @@ static void weights_gradient(const bagging *a, const table *t, const char *g, vo
         }
 }
 
-static rsh_status give_table(rsh_grad_call *c, const bagging *a, const table *t, const rsh_tensor *g) {
+static rsh_status set_table_gradient(rsh_grad_call *c, const bagging *a, const table *t, const rsh_tensor *g) {
     rsh_tensor *into = NULL;
     NN_TRY(rsh_tensor_zeros(t->dtype, 2, (const int64_t[]){t->rows, t->columns}, &into));
     table sum = table_of(into, NULL);
@@ -176,14 +175,14 @@ static rsh_status give_table(rsh_grad_call *c, const bagging *a, const table *t,
     return rsh_call_set_input_grad(c, 0, into);
 }
 
-static rsh_status give_weights(rsh_grad_call *c, const bagging *a, const table *t, const rsh_tensor *g) {
+static rsh_status set_weights_gradient(rsh_grad_call *c, const bagging *a, const table *t, const rsh_tensor *g) {
     rsh_tensor *into = NULL;
     NN_TRY(rsh_tensor_empty(t->dtype, 1, &a->bags.n, &into));
     weights_gradient(a, t, rsh_tensor_data(g), rsh_tensor_data(into));
     return rsh_call_set_input_grad(c, 1, into);
 }
 
-static rsh_status backward(rsh_grad_call *c) {
+static rsh_status bag_backward(rsh_grad_call *c) {
     const bagging *a = rsh_call_attrs(c);
     const rsh_tensor *whole = NULL, *weights = NULL;
     rsh_tensor *dense = NULL, *g = NULL;
@@ -194,15 +193,18 @@ static rsh_status backward(rsh_grad_call *c) {
     if (!st) st = rshn_dense(rsh_call_output_grad(c, 0), &g);
     table t = {0};
     if (!st) t = table_of(dense, weights);
-    if (!st && rsh_call_needs_input_grad(c, 0)) st = give_table(c, a, &t, g);
-    if (!st && rsh_call_needs_input_grad(c, 1)) st = give_weights(c, a, &t, g);
+    if (!st && rsh_call_needs_input_grad(c, 0)) st = set_table_gradient(c, a, &t, g);
+    if (!st && rsh_call_needs_input_grad(c, 1)) st = set_weights_gradient(c, a, &t, g);
     rsh_tensor_free(dense);
     rsh_tensor_free(g);
     return st;
 }
 
-static const rsh_grad_op bag = {.name = "embedding bag", .forward = forward, .backward = backward,
-                                .attr_bytes = sizeof(bagging), .drop = drop};
+static const rsh_grad_op bag = {.name = "embedding bag",
+                                .forward = bag_forward,
+                                .backward = bag_backward,
+                                .attr_bytes = sizeof(bagging),
+                                .drop = free_bagging};
 
 rsh_status rshn_bag(rshn_bags *b, rsh_value *table, int64_t first, int64_t padding, int64_t frozen, rsh_bag_mode mode,
                     rsh_value *weights, rsh_value **out) {
@@ -211,7 +213,7 @@ rsh_status rshn_bag(rshn_bags *b, rsh_value *table, int64_t first, int64_t paddi
     *b = (rshn_bags){0};
     rsh_status st = weights ? rsh_nn_contiguous(weights, &dense) : RSH_OK;
     if (st) {
-        drop(&a);
+        free_bagging(&a);
         return st;
     }
     st = rsh_grad_apply(&bag, &a, 2, (rsh_value *[]){table, dense}, 1, out);

@@ -1,4 +1,4 @@
-/* Bags: lists of indices, read from values and checked. */
+/* Bags: reads and checks lists of indices. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,12 +7,13 @@
 #include "nn/bag.h"
 #include "nn/impl.h"
 
-/* The elements of a plain i64 value, dense, in new memory. */
+/* Copies the elements of a plain i64 value to new, dense memory. */
 static rsh_status read_list(const char *layer, const char *what, const rsh_value *v, int64_t extra, int64_t **out) {
     if (!v || !rsh_value_tensor(v) || rsh_value_sharded(v))
-        return rshn_fail(RSH_EVALUE, "%s: %s is %s", layer, what, v ? "distributed" : "NULL");
+        return rshn_fail(RSH_EVALUE, "%s: %s must be a plain tensor, got %s", layer, what,
+                         v ? "a distributed value" : "NULL");
     if (rsh_value_dtype(v) != RSH_I64)
-        return rshn_fail(RSH_ETYPE, "%s: %s is %s; i64 is needed", layer, what, rsh_dtype_name(rsh_value_dtype(v)));
+        return rshn_fail(RSH_ETYPE, "%s: %s must be i64, got %s", layer, what, rsh_dtype_name(rsh_value_dtype(v)));
     rsh_tensor *dense = NULL;
     NN_TRY(rshn_dense(rsh_value_tensor(v), &dense));
     int64_t n = rsh_tensor_count(dense);
@@ -26,18 +27,18 @@ static rsh_status read_list(const char *layer, const char *what, const rsh_value
 static rsh_status check_rows(const char *layer, const rshn_bags *b, int64_t rows) {
     for (int64_t i = 0; i < b->n; i++)
         if (b->index[i] < 0 || b->index[i] >= rows)
-            return rshn_fail(RSH_EINDEX, "%s: index %" PRId64 " is %" PRId64 "; the table has %" PRId64 " rows", layer,
-                             i, b->index[i], rows);
+            return rshn_fail(RSH_EINDEX, "%s: index %" PRId64 " is %" PRId64 ", but the table has %" PRId64 " rows",
+                             layer, i, b->index[i], rows);
     return RSH_OK;
 }
 
 static rsh_status check_starts(const char *layer, const rshn_bags *b) {
     if (b->nbags && b->start[0])
-        return rshn_fail(RSH_EVALUE, "%s: the first offset is %" PRId64 ", not 0", layer, b->start[0]);
+        return rshn_fail(RSH_EVALUE, "%s: the first offset must be 0, got %" PRId64, layer, b->start[0]);
     for (int64_t i = 0; i < b->nbags; i++)
         if (b->start[i] > b->start[i + 1])
-            return rshn_fail(RSH_EVALUE, "%s: offset %" PRId64 " is %" PRId64 "; the next one is %" PRId64, layer, i,
-                             b->start[i], b->start[i + 1]);
+            return rshn_fail(RSH_EVALUE, "%s: offset %" PRId64 " is %" PRId64 ", but the next one is %" PRId64, layer,
+                             i, b->start[i], b->start[i + 1]);
     return RSH_OK;
 }
 
@@ -55,14 +56,16 @@ static rsh_status read_starts(const char *layer, const rsh_value *input, const r
     const int64_t *sizes = rsh_value_shape(input);
     if (rsh_value_ndim(input) == 2 && !offsets) return even_starts(layer, sizes[0], sizes[1], b);
     if (rsh_value_ndim(input) != 1 || !offsets || rsh_value_ndim(offsets) != 1)
-        return rshn_fail(RSH_EVALUE, "%s: indices of %d dims %s; two dims, or one and offsets of one, are needed",
-                         layer, rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
+        return rshn_fail(RSH_EVALUE, "%s: input must be 2-D, or 1-D with 1-D offsets, got a %d-D input %s", layer,
+                         rsh_value_ndim(input), offsets ? "with offsets" : "without offsets");
     NN_TRY(read_list(layer, "offsets", offsets, 1, &b->start));
     b->nbags = rsh_value_shape(offsets)[0] - (include_last ? 1 : 0);
-    if (b->nbags < 0) return rshn_fail(RSH_EVALUE, "%s: no offsets, and the last one is to be included", layer);
+    if (b->nbags < 0)
+        return rshn_fail(RSH_EVALUE, "%s: offsets must not be empty if include_last_offset is set", layer);
     if (include_last && b->start[b->nbags] != b->n)
-        return rshn_fail(RSH_EVALUE, "%s: the last offset is %" PRId64 " of %" PRId64 " indices", layer,
-                         b->start[b->nbags], b->n);
+        return rshn_fail(RSH_EVALUE,
+                         "%s: the last offset must be the number of indices, got %" PRId64 " for %" PRId64 " indices",
+                         layer, b->start[b->nbags], b->n);
     b->start[b->nbags] = b->n;
     return check_starts(layer, b);
 }
@@ -70,7 +73,7 @@ static rsh_status read_starts(const char *layer, const rsh_value *input, const r
 rsh_status rshn_bags_read(const char *layer, const rsh_value *input, const rsh_value *offsets, bool include_last,
                           int64_t rows, rshn_bags *out) {
     rshn_bags b = {0};
-    NN_TRY(read_list(layer, "the input", input, 0, &b.index));
+    NN_TRY(read_list(layer, "input", input, 0, &b.index));
     b.n = rsh_tensor_count(rsh_value_tensor(input));
     rsh_status st = read_starts(layer, input, offsets, include_last, &b);
     if (!st) st = check_rows(layer, &b, rows);
@@ -81,7 +84,7 @@ rsh_status rshn_bags_read(const char *layer, const rsh_value *input, const rsh_v
 
 rsh_status rshn_bags_single(const char *layer, const rsh_value *input, int64_t rows, rshn_bags *out) {
     rshn_bags b = {0};
-    NN_TRY(read_list(layer, "the input", input, 0, &b.index));
+    NN_TRY(read_list(layer, "input", input, 0, &b.index));
     b.n = rsh_tensor_count(rsh_value_tensor(input));
     rsh_status st = even_starts(layer, b.n, 1, &b);
     if (!st) st = check_rows(layer, &b, rows);
@@ -90,7 +93,7 @@ rsh_status rshn_bags_single(const char *layer, const rsh_value *input, int64_t r
     return st;
 }
 
-/* ---- rows that are too long ---- */
+/* ---- rows whose norm is too large ---- */
 
 static double element(const rsh_tensor *t, int64_t row, int64_t column) {
     int64_t at = row * rsh_tensor_strides(t)[0] + column * rsh_tensor_strides(t)[1];
@@ -107,7 +110,7 @@ static void scale_row(const rsh_tensor *t, int64_t row, double by) {
     }
 }
 
-/* The sum of |x|^p of a row, or its largest |x| if p is infinite. */
+/* Returns the sum of |x|^p of a row, or its largest |x| if p is infinite. */
 static double row_power(const rsh_tensor *t, int64_t row, double p) {
     double sum = 0;
     for (int64_t c = 0; c < rsh_tensor_shape(t)[1]; c++) {
@@ -117,8 +120,8 @@ static double row_power(const rsh_tensor *t, int64_t row, double p) {
     return sum;
 }
 
-/* The different rows that are looked up, ascending; -1: no memory. */
-static int64_t different(const rshn_bags *b, const rsh_tensor *t, int64_t first, int64_t *rows) {
+/* Lists the distinct rows that are looked up, ascending; returns -1 if memory runs out. */
+static int64_t distinct_rows(const rshn_bags *b, const rsh_tensor *t, int64_t first, int64_t *rows) {
     int64_t n = 0, limit = rsh_tensor_shape(t)[0];
     char *seen = rshn_calloc((size_t)limit + 1, 1);
     for (int64_t i = 0; seen && i < b->n; i++)
@@ -146,8 +149,8 @@ rsh_status rshn_shorten(const rshn_bags *b, const rsh_value *table, int64_t firs
     int64_t *rows = rshn_malloc((size_t)(limit + 1) * sizeof *rows);
     double *power = rshn_malloc((size_t)(limit + 1) * sizeof *power),
            *all = rshn_malloc((size_t)(limit + 1) * sizeof *all);
-    int64_t n = rows && power && all ? different(b, t, first, rows) : -1;
-    rsh_status st = n < 0 ? rshn_fail(RSH_ENOMEM, "no memory to shorten rows of a table") : RSH_OK;
+    int64_t n = rows && power && all ? distinct_rows(b, t, first, rows) : -1;
+    rsh_status st = n < 0 ? rshn_fail(RSH_ENOMEM, "no memory to limit the norms of the rows of a table") : RSH_OK;
     for (int64_t i = 0; i < n; i++) power[i] = row_power(t, rows[i], p);
     if (comm) st = rsh_comm_agree(comm, st);
     if (comm && !st && n) st = rsh_comm_allreduce(comm, power, all, n, RSH_F64, isinf(p) ? RSH_OP_MAX : RSH_OP_SUM);

@@ -1,4 +1,4 @@
-/* Clip: the norm of all gradients of a tree, over ranks, and gradients scaled to a bound. */
+/* Clip: computes the norm of all gradients of a tree over all ranks, and scales them to a bound. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static double squares_f64(const double *x, int64_t n) {
     return sum;
 }
 
-static rsh_status squares(const rsh_tensor *t, double *sum) {
+static rsh_status sum_of_squares(const rsh_tensor *t, double *sum) {
     rsh_tensor *dense = NULL;
     NN_TRY(rshn_dense(t, &dense));
     int64_t n = rsh_tensor_count(dense);
@@ -34,18 +34,22 @@ static rsh_status squares(const rsh_tensor *t, double *sum) {
     return RSH_OK;
 }
 
-/* ---- copies of an element ---- */
+/* ---- replication of elements ---- */
 
 static void use_axes(const rsh_cut *cut, unsigned *used) {
     for (int i = 0; i < cut->naxes; i++) *used |= 1u << cut->axes[i];
 }
 
-/* On how many ranks each element is.  RSH_EUNSUP if that differs between elements. */
-static rsh_status copies(const char *path, const rsh_layout *l, double *out) {
+/* Returns on how many ranks each element is.  RSH_EUNSUP if that differs between elements. */
+static rsh_status replication_of(const char *path, const rsh_layout *l, double *out) {
     const rsh_layout_desc *desc = rsh_layout_describe(l);
     unsigned used = 0;
     *out = 1;
-    if (rsh_layout_op(l)) return rshn_fail(RSH_EUNSUP, "the gradient of \"%s\" is partial: reduce it first", path);
+    if (rsh_layout_op(l))
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot clip: the gradient of \"%s\" is partial; reduce it "
+                         "first",
+                         path);
     bool even = true;
     for (int64_t i = 0; desc->is_boxes && i < desc->nboxes; i++) even = even && desc->boxes[i].nranks == 1;
     for (int d = 0; d < desc->ndim; d++) {
@@ -60,7 +64,10 @@ static rsh_status copies(const char *path, const rsh_layout *l, double *out) {
         used |= first;
     }
     if (!even)
-        return rshn_fail(RSH_EUNSUP, "elements of the gradient of \"%s\" have different numbers of copies", path);
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot clip: elements of the gradient of \"%s\" are replicated different "
+                         "numbers of times",
+                         path);
     use_axes(&desc->flat, &used);
     for (int a = 0; a < desc->naxes; a++)
         if (!(used >> a & 1)) *out *= (double)desc->axis[a].size;
@@ -69,7 +76,7 @@ static rsh_status copies(const char *path, const rsh_layout *l, double *out) {
 
 /* ---- the norm ---- */
 
-/* Sums of one comm; the first has none and counts plain gradients. */
+/* The sum of squares of one comm; the first account has no comm and is for plain gradients. */
 typedef struct account {
     rsh_comm *comm;
     double sum;
@@ -93,15 +100,15 @@ static rsh_status find_account(norming *w, rsh_comm *comm, account **out) {
 static rsh_status add_grad(norming *w, const char *path, const rsh_value *g, account *a) {
     (void)w;
     double sum = 0, times = 1;
-    if (rsh_value_layout(g)) NN_TRY(copies(path, rsh_value_layout(g), &times));
-    for (int64_t i = 0; i < rsh_value_nparts(g); i++) NN_TRY(squares(rsh_value_part(g, i), &sum));
+    if (rsh_value_layout(g)) NN_TRY(replication_of(path, rsh_value_layout(g), &times));
+    for (int64_t i = 0; i < rsh_value_nparts(g); i++) NN_TRY(sum_of_squares(rsh_value_part(g, i), &sum));
     a->sum += sum / times;
     return RSH_OK;
 }
 
-/* Every rank opens the same accounts, also for parameters whose gradient it lacks or cannot add; what is wrong is told
- * when they are put together. */
-static rsh_status visit(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+/* All ranks must create the same accounts in the same order, even for a parameter whose gradient is missing or cannot
+ * be added on this rank.  An error is reported when the sums are combined. */
+static rsh_status add_parameter(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)owner, (void)name;
     norming *w = ctx;
     account *a = NULL;
@@ -111,7 +118,7 @@ static rsh_status visit(void *ctx, const char *path, rsh_module *owner, const ch
     return RSH_OK;
 }
 
-static rsh_status total(norming *w, double *out) {
+static rsh_status combine_sums(norming *w, double *out) {
     double sum = 0;
     for (int64_t i = 0; i < w->n; i++) {
         account *a = &w->at[i];
@@ -149,7 +156,7 @@ rsh_status rshn_scale_part(const rsh_tensor *t, double by) {
     return st;
 }
 
-static rsh_status scale(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status scale_grad(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)path, (void)owner, (void)name;
     const rsh_value *g = rsh_value_grad(v);
     for (int64_t i = 0; g && i < rsh_value_nparts(g); i++)
@@ -161,13 +168,14 @@ rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: m is NULL");
     norming w = {0};
     double got = 0;
-    if (!(max_norm >= 0)) w.st = rshn_fail(RSH_EVALUE, "the largest norm is %.17g", max_norm);
-    rsh_status st = rsh_module_each_parameter(m, false, visit, &w);
-    if (!st) st = total(&w, &got);
+    if (!(max_norm >= 0))
+        w.st = rshn_fail(RSH_EVALUE, "rsh_clip_grad_norm: max_norm must be at least 0, got %.17g", max_norm);
+    rsh_status st = rsh_module_each_parameter(m, false, add_parameter, &w);
+    if (!st) st = combine_sums(&w, &got);
     rshn_free(w.at);
     if (st) return st;
     double by = max_norm / (got + 1e-6);
-    if (by < 1) st = rsh_module_each_parameter(m, false, scale, &by);
+    if (by < 1) st = rsh_module_each_parameter(m, false, scale_grad, &by);
     if (!st && norm) *norm = got;
     return st;
 }

@@ -1,7 +1,7 @@
-/* Cut line: numbers of rows combined over the ranks that share them, by one plan.
+/* Cut line: reduces numbers of rows over the ranks that share the rows, with one plan.
  *
- * The numbers are a tensor of their own: cut as the value is where that is not along the rows, and partial where it is.
- * Bringing it to replicated combines them among exactly those ranks. */
+ * The numbers form a tensor of their own.  It is cut like the value, except along the rows, where it is partial.
+ * Redistributing it to replicated reduces the numbers among exactly those ranks. */
 #include "nn/cut_line.h"
 
 static bool is_cut(const rsh_layout_desc *d, unsigned dims) {
@@ -15,7 +15,10 @@ static rsh_status check_axes(const rsh_layout *layout) {
     bool plain = !d->is_boxes && !d->flat.naxes && !d->op;
     for (int i = 0; i < d->ndim; i++) plain = plain && !d->dim[i].nsegments;
     if (plain) return RSH_OK;
-    return rshn_fail(RSH_EUNSUP, "rows that are cut as in \"%.200s\" cannot be combined", rsh_layout_text(layout));
+    return rshn_fail(RSH_EUNSUP,
+                     "cannot reduce over rows: layout \"%.200s\" must be cut by mesh axes and not be "
+                     "partial",
+                     rsh_layout_text(layout));
 }
 
 rsh_status rshn_line_of(rsh_comm *comm, const rsh_layout *layout, unsigned dims, rshn_line *out) {
@@ -36,9 +39,9 @@ void rshn_line_end(rshn_line *l) {
     *l = (rshn_line){.comm = NULL};
 }
 
-/* ---- combining ---- */
+/* ---- reducing ---- */
 
-/* The layout of the numbers: partial along the axes that cut rows, or without them. */
+/* The layout of the numbers: partial along the axes that cut rows, or without these axes. */
 static rsh_status numbers_layout(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_layout **out) {
     rsh_layout_desc d = *rsh_layout_describe(l->layout);
     d.dtype = rsh_tensor_dtype(part);
@@ -51,7 +54,7 @@ static rsh_status numbers_layout(const rshn_line *l, rsh_op op, const rsh_tensor
     return rsh_layout_new(&d, out);
 }
 
-static rsh_status wrap(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_sharded **from) {
+static rsh_status wrap_numbers(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_sharded **from) {
     rsh_layout *layout = NULL;
     NN_TRY(numbers_layout(l, op, part, &layout));
     rsh_status st = rsh_sharded_from_tensors(l->comm, layout, 1, &part, from);
@@ -59,7 +62,7 @@ static rsh_status wrap(const rshn_line *l, rsh_op op, const rsh_tensor *part, rs
     return st;
 }
 
-static rsh_status make_room(const rshn_line *l, const rsh_tensor *part, rsh_sharded **to, rsh_tensor **out) {
+static rsh_status make_output(const rshn_line *l, const rsh_tensor *part, rsh_sharded **to, rsh_tensor **out) {
     rsh_layout *layout = NULL;
     NN_TRY(numbers_layout(l, RSH_OP_NONE, part, &layout));
     rsh_status st = rsh_sharded_empty(l->comm, layout, to);
@@ -75,8 +78,8 @@ rsh_status rshn_line_combine(const rshn_line *l, rsh_status status, rsh_op op, r
         else rsh_tensor_free(part);
         return status;
     }
-    rsh_status st = status ? status : wrap(l, op, part, &from);
-    if (!st) st = make_room(l, part, &to, &all);
+    rsh_status st = status ? status : wrap_numbers(l, op, part, &from);
+    if (!st) st = make_output(l, part, &to, &all);
     st = st ? rsh_comm_agree(l->comm, st) : rsh_reshard_into(from, to, NULL);
     if (!st) *out = all;
     else rsh_tensor_free(all);

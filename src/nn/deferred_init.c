@@ -1,5 +1,5 @@
-/* Deferred init: a parameter without memory is one element, repeated; once the tree is cut, it gets its part and
- * the numbers that it would have had at once. */
+/* Deferred init: a deferred parameter is one element, repeated with stride 0.  After the tree has been cut, it gets
+ * memory for its part and the elements that it would have had without deferring. */
 #include "nn/deferred_init.h"
 
 #include <string.h>
@@ -68,13 +68,13 @@ rsh_status rshn_fill_value(rsh_value *v, rshn_fill fill, double bound) {
     return RSH_OK;
 }
 
-/* Where a row of the whole is among the rows of a part. */
+/* Searches for a row of the whole tensor among the rows of a part. */
 typedef struct row_search {
-    int64_t row, before; /* before: rows of the part that come first */
+    int64_t row, before; /* before: number of earlier rows in the part */
     bool found;
 } row_search;
 
-static int look(void *ctx, int64_t lo, int64_t hi) {
+static int search_range(void *ctx, int64_t lo, int64_t hi) {
     row_search *s = ctx;
     s->found = s->row >= lo && s->row < hi;
     s->before += s->found ? s->row - lo : hi - lo;
@@ -85,7 +85,7 @@ rsh_status rshn_clear_row(const rsh_value *v, int64_t row) {
     row_search s = {row, 0, false};
     const rsh_layout *l = rsh_value_layout(v);
     if (l)
-        NN_TRY(rsh_layout_each_range(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, look, &s));
+        NN_TRY(rsh_layout_each_range(l, rsh_comm_rank(rsh_value_comm(v)), 0, 0, search_range, &s));
     else
         s = (row_search){row, row, true};
     if (!s.found) return RSH_OK;
@@ -98,7 +98,7 @@ rsh_status rshn_clear_row(const rsh_value *v, int64_t row) {
 
 /* ---- a whole tree ---- */
 
-static rsh_status give_memory(rsh_module *root, rshn_slot *slot) {
+static rsh_status allocate_slot(rsh_module *root, rshn_slot *slot) {
     rsh_value *fresh = NULL;
     rsh_value *old = rsh_value_hold(slot->value);
     rsh_status st = rshn_zeros_like(old, &fresh);
@@ -111,7 +111,7 @@ static rsh_status give_memory(rsh_module *root, rshn_slot *slot) {
 
 static rsh_status init_slot(rsh_module *root, rshn_slot *slot) {
     const rshn_init *init = slot->init;
-    if (rshn_is_deferred(slot->value)) NN_TRY(give_memory(root, slot));
+    if (rshn_is_deferred(slot->value)) NN_TRY(allocate_slot(root, slot));
     rsh_random_state was = rsh_random_set_state(init->random);
     rsh_status st = rshn_fill_value(slot->value, init->fill, init->bound);
     rsh_random_set_state(was);

@@ -1,4 +1,4 @@
-/* Dispatch: the kernels for each dtype, chosen once by the instructions that this machine has. */
+/* Dispatch: chooses the kernels for each dtype once, by the vector instructions of this machine. */
 #include "nn/kernel_list.h"
 
 #include <reshard/dtype.h>
@@ -26,7 +26,7 @@ static int has_avx2(void) {
 #endif
 }
 
-static void fill(void) {
+static void choose_kernels(void) {
 #if defined(RSHN_AVX2)
     if (has_avx2()) {
         LIST(32, avx2, &tables[0]);
@@ -40,6 +40,6 @@ static void fill(void) {
 }
 
 const rshn_kernels *rshn_kernels_of(int dtype) {
-    pthread_once(&once, fill);
+    pthread_once(&once, choose_kernels);
     return dtype == RSH_F32 ? &tables[0] : dtype == RSH_F64 ? &tables[1] : NULL;
 }

@@ -1,4 +1,4 @@
-/* fit_report: tensors of a checkpoint that do not fit a model, in one message. */
+/* fit_report: lists the tensors of a checkpoint that do not fit a model in one message. */
 #ifndef RESHARD_NN_FIT_REPORT_H
 #define RESHARD_NN_FIT_REPORT_H
 
@@ -16,10 +16,11 @@ typedef struct rshn_fit_report {
 
 void rshn_fit_missing(rshn_fit_report *r, const char *name);
 void rshn_fit_unexpected(rshn_fit_report *r, const char *name);
-/* A tensor of the files that has another shape than the value, or a dtype that does not convert. */
+/* Notes a tensor of the files whose shape differs from the value's, or whose dtype cannot be
+ * converted. */
 void rshn_fit_misfit(rshn_fit_report *r, const char *name, int ndim, const int64_t *shape,
                      const rsh_value *value);
-/* RSH_EVALUE with all that was noted; names that one side lacks pass if `nonstrict`. */
+/* Returns RSH_EVALUE with all notes; missing and unexpected names are ignored if `nonstrict`. */
 rsh_status rshn_fit_status(const rshn_fit_report *r, const char *path, bool nonstrict);
 
 #endif

@@ -1,8 +1,8 @@
-/* Gemm: products of matrices by CBLAS, in batches that broadcast, on operands where they lie.
+/* Gemm: products of matrices with CBLAS, in batches that broadcast, with operands in place where possible.
  *
- * A matrix whose rows or columns are dense is read in place, transposed or not; others are copied first.  A batch
- * becomes one large product where the memory allows it: rows of all batches as rows of one matrix, or, if the result is
- * repeated, as one long sum.  Otherwise the matrices of a batch are shared out to the pool, each with one BLAS thread.
+ * A matrix whose rows or columns are dense is read in place, transposed or not; others are copied first.  If the memory
+ * layout allows it, a batch becomes one large product: the rows of all matrices form one matrix or, if the result is
+ * repeated, one long sum.  Otherwise the matrices of a batch are distributed over the pool, each with one BLAS thread.
  */
 #include "nn/impl.h"
 
@@ -17,30 +17,30 @@ rshn_matrix rshn_transposed(rshn_matrix m) {
     return (rshn_matrix){m.data, m.columns, m.rows, m.column_stride, m.row_stride};
 }
 
-static bool plain(const rshn_matrix *m) {
+static bool row_major(const rshn_matrix *m) {
     return (m->column_stride == 1 || m->columns == 1) && (m->row_stride >= m->columns || m->rows == 1);
 }
 
 bool rshn_matrix_fits(const rshn_matrix *m) {
     rshn_matrix t = rshn_transposed(*m);
-    return plain(m) || plain(&t);
+    return row_major(m) || row_major(&t);
 }
 
-/* The distance of rows for BLAS, which wants at least their length. */
-static blasint leading(const rshn_matrix *m) {
+/* Returns the leading dimension for BLAS, which must be at least the row length. */
+static blasint leading_dimension(const rshn_matrix *m) {
     int64_t least = m->columns > 1 ? m->columns : 1;
     return (blasint)(m->rows == 1 || m->row_stride < least ? least : m->row_stride);
 }
 
 /* ---- one product ---- */
 
-/* A vector among the operands: y = alpha * m x + beta * y. */
+/* One operand is a vector: y = alpha * m x + beta * y. */
 static void multiply_vector(rsh_dtype dtype, double alpha, const rshn_matrix *m, const void *x, int64_t sx, double beta,
                             void *y, int64_t sy) {
-    bool straight = plain(m);
+    bool straight = row_major(m);
     rshn_matrix k = straight ? *m : rshn_transposed(*m);
     CBLAS_TRANSPOSE way = straight ? CblasNoTrans : CblasTrans;
-    blasint rows = (blasint)k.rows, columns = (blasint)k.columns, ld = leading(&k);
+    blasint rows = (blasint)k.rows, columns = (blasint)k.columns, ld = leading_dimension(&k);
     if (dtype == RSH_F32)
         cblas_sgemv(CblasRowMajor, way, rows, columns, (float)alpha, k.data, ld, x, (blasint)sx, (float)beta, y,
                     (blasint)sy);
@@ -50,19 +50,19 @@ static void multiply_vector(rsh_dtype dtype, double alpha, const rshn_matrix *m,
 
 static void multiply(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
                      const rshn_matrix *c) {
-    rshn_matrix ka = plain(a) ? *a : rshn_transposed(*a), kb = plain(b) ? *b : rshn_transposed(*b);
-    CBLAS_TRANSPOSE wa = plain(a) ? CblasNoTrans : CblasTrans, wb = plain(b) ? CblasNoTrans : CblasTrans;
+    rshn_matrix ka = row_major(a) ? *a : rshn_transposed(*a), kb = row_major(b) ? *b : rshn_transposed(*b);
+    CBLAS_TRANSPOSE wa = row_major(a) ? CblasNoTrans : CblasTrans, wb = row_major(b) ? CblasNoTrans : CblasTrans;
     blasint m = (blasint)c->rows, n = (blasint)c->columns, k = (blasint)a->columns;
     if (dtype == RSH_F32)
-        cblas_sgemm(CblasRowMajor, wa, wb, m, n, k, (float)alpha, ka.data, leading(&ka), kb.data, leading(&kb),
-                    (float)beta, c->data, leading(c));
+        cblas_sgemm(CblasRowMajor, wa, wb, m, n, k, (float)alpha, ka.data, leading_dimension(&ka), kb.data,
+                    leading_dimension(&kb), (float)beta, c->data, leading_dimension(c));
     else
-        cblas_dgemm(CblasRowMajor, wa, wb, m, n, k, alpha, ka.data, leading(&ka), kb.data, leading(&kb), beta, c->data,
-                    leading(c));
+        cblas_dgemm(CblasRowMajor, wa, wb, m, n, k, alpha, ka.data, leading_dimension(&ka), kb.data,
+                    leading_dimension(&kb), beta, c->data, leading_dimension(c));
 }
 
-/* c is plain. */
-static void clear(rsh_dtype dtype, const rshn_matrix *c) {
+/* c must have adjacent row elements. */
+static void clear_matrix(rsh_dtype dtype, const rshn_matrix *c) {
     size_t item = rsh_dtype_size(dtype);
     for (int64_t r = 0; r < c->rows; r++)
         memset((char *)c->data + r * c->row_stride * (int64_t)item, 0, (size_t)c->columns * item);
@@ -70,11 +70,11 @@ static void clear(rsh_dtype dtype, const rshn_matrix *c) {
 
 static int64_t step_of(int64_t n, int64_t stride) { return n == 1 || stride < 1 ? 1 : stride; }
 
-/* c is plain. */
+/* c must have adjacent row elements. */
 static void multiply_any(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
                          const rshn_matrix *c) {
     if (!a->columns) {
-        if (beta == 0) clear(dtype, c);
+        if (beta == 0) clear_matrix(dtype, c);
     } else if (c->columns == 1 && (b->rows == 1 || b->row_stride > 0)) {
         multiply_vector(dtype, alpha, a, b->data, step_of(b->rows, b->row_stride), beta, c->data,
                         step_of(c->rows, c->row_stride));
@@ -89,9 +89,9 @@ static void multiply_any(rsh_dtype dtype, double alpha, const rshn_matrix *a, co
 void rshn_gemm_one(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
                    const rshn_matrix *c) {
     if (!c->rows || !c->columns) return;
-    if (plain(c)) {
+    if (row_major(c)) {
         multiply_any(dtype, alpha, a, b, beta, c);
-    } else { /* BLAS writes rows of adjacent elements: c' = b' a' */
+    } else { /* BLAS writes adjacent row elements, so compute the transpose: c' = b' a' */
         rshn_matrix at = rshn_transposed(*a), bt = rshn_transposed(*b), ct = rshn_transposed(*c);
         multiply_any(dtype, alpha, &bt, &at, beta, &ct);
     }
@@ -104,9 +104,9 @@ typedef struct product {
     double alpha, beta;
     size_t item;
     rshn_matrix m[3];
-    int nb; /* leading dims */
+    int nb; /* number of leading dims */
     int64_t size[RSH_MAX_NDIM], stride[3][RSH_MAX_NDIM], count;
-    bool adds; /* c is repeated */
+    bool adds; /* c is repeated, so products are summed */
 } product;
 
 static rshn_matrix last_matrix(const rsh_tensor *t) {
@@ -124,7 +124,7 @@ static void set_leading(product *w, int which, const rsh_tensor *t) {
     }
 }
 
-/* Does one step along the batch, counted from the last dim on, equal `stride * n`?  Then batch and that dim are one. */
+/* Returns whether the batch dims continue a matrix dim of n elements with this stride, so that both can be merged. */
 static bool continues(const product *w, int which, int64_t n, int64_t stride) {
     int64_t want = stride * n;
     for (int d = w->nb - 1; d >= 0; d--) {
@@ -135,24 +135,24 @@ static bool continues(const product *w, int which, int64_t n, int64_t stride) {
     return true;
 }
 
-static bool still(const product *w, int which) {
+static bool has_zero_strides(const product *w, int which) {
     for (int d = 0; d < w->nb; d++)
         if (w->size[d] != 1 && w->stride[which][d]) return false;
     return true;
 }
 
-/* Makes the batch part of the matrices, where it can be. */
-static void fold(product *w) {
+/* Merges the batch into the matrices if possible. */
+static void fold_batch(product *w) {
     rshn_matrix *a = &w->m[A], *b = &w->m[B], *c = &w->m[C];
     if (w->count <= 1) return;
-    if (still(w, B) && continues(w, A, a->rows, a->row_stride) && continues(w, C, c->rows, c->row_stride) &&
+    if (has_zero_strides(w, B) && continues(w, A, a->rows, a->row_stride) && continues(w, C, c->rows, c->row_stride) &&
         a->rows > 0) {
         rshn_matrix tall = *a;
         tall.rows *= w->count;
         if (!rshn_matrix_fits(&tall)) return;
         *a = tall;
         c->rows *= w->count;
-    } else if (still(w, C) && continues(w, A, a->columns, a->column_stride) &&
+    } else if (has_zero_strides(w, C) && continues(w, A, a->columns, a->column_stride) &&
                continues(w, B, b->rows, b->row_stride) && a->columns > 1) {
         rshn_matrix wide = *a, tall = *b;
         wide.columns *= w->count;
@@ -197,7 +197,7 @@ static bool too_large(const rshn_matrix *m) {
     return m->rows > INT_MAX || m->columns > INT_MAX || m->row_stride > INT_MAX || m->column_stride > INT_MAX;
 }
 
-static rsh_status prepare(product *w, const rsh_tensor *a, const rsh_tensor *b, const rsh_tensor *c) {
+static rsh_status set_product(product *w, const rsh_tensor *a, const rsh_tensor *b, const rsh_tensor *c) {
     const rsh_tensor *t[3] = {a, b, c};
     w->nb = 0;
     for (int k = A; k <= C; k++)
@@ -210,15 +210,15 @@ static rsh_status prepare(product *w, const rsh_tensor *a, const rsh_tensor *b, 
     }
     for (int d = 0; d < w->nb; d++) w->count *= w->size[d];
     for (int d = 0; d < w->nb; d++) w->adds = w->adds || (w->size[d] != 1 && !w->stride[C][d]);
-    fold(w);
+    fold_batch(w);
     for (int k = A; k <= C; k++)
         if (too_large(&w->m[k]))
-            return rshn_fail(RSH_EUNSUP, "a product of matrices with more than %d rows or columns", INT_MAX);
+            return rshn_fail(RSH_EUNSUP, "matrix product: BLAS supports at most %d rows or columns", INT_MAX);
     return RSH_OK;
 }
 
-/* t itself, or a dense copy in *copy. */
-static rsh_status readable(const rsh_tensor *t, rsh_tensor **copy, const rsh_tensor **out) {
+/* Returns t itself, or a dense copy in *copy. */
+static rsh_status blas_readable(const rsh_tensor *t, rsh_tensor **copy, const rsh_tensor **out) {
     rshn_matrix m = last_matrix(t);
     *out = t;
     if (rshn_matrix_fits(&m)) return RSH_OK;
@@ -232,9 +232,9 @@ rsh_status rshn_gemm(double alpha, const rsh_tensor *a, const rsh_tensor *b, dou
     rsh_status st;
     product w = {.dtype = rsh_tensor_dtype(c), .alpha = alpha, .beta = beta};
     w.item = rsh_dtype_size(w.dtype);
-    NN_GOTO(readable(a, &copies[0], &a));
-    NN_GOTO(readable(b, &copies[1], &b));
-    NN_GOTO(prepare(&w, a, b, c));
+    NN_GOTO(blas_readable(a, &copies[0], &a));
+    NN_GOTO(blas_readable(b, &copies[1], &b));
+    NN_GOTO(set_product(&w, a, b, c));
     if (w.adds && beta == 0) NN_GOTO(rsh_math_fill_number(c, 0));
     if (w.count == 1)
         rshn_gemm_one(w.dtype, w.alpha, &w.m[A], &w.m[B], w.beta, &w.m[C]);

@@ -1,8 +1,8 @@
-/* Grad kind: what the gradient of each parameter is between ranks, from what the tree is.
+/* Grad kind: derives from the tree how the gradients of each parameter relate between ranks.
  *
- * A plain input is this rank's own rows beside sharded parameters, and replicated beside DTensors.  So the gradient of
- * a plain parameter is partial in the first case, where each rank has its own loss, and the same on every rank in the
- * second, where the ranks of a mesh compute one loss together. */
+ * In a tree with sharded parameters, plain inputs are each rank's own rows and each rank has its own loss, so the
+ * gradient of a plain parameter is partial.  In a tree with DTensors, plain inputs are replicated and the ranks of a
+ * mesh compute one loss together, so the gradient is the same on every rank. */
 #include "nn/grad_kind.h"
 
 #include <string.h>
@@ -15,7 +15,9 @@
 
 rsh_status rshn_ranks_of(const rsh_group *group, rshn_ranks **out) {
     int n = rsh_group_size(group);
-    if (n < 1 || rsh_group_rank(group) < 0) return rshn_fail(RSH_EVALUE, "this rank is not a member of the group");
+    if (n < 1 || rsh_group_rank(group) < 0)
+        return rshn_fail(RSH_EVALUE, "this rank is not a member of the group; "
+                                     "call it on members only");
     rshn_ranks *r = rshn_malloc(sizeof *r + (size_t)n * sizeof *r->at);
     if (!r) return rshn_fail(RSH_ENOMEM, "no memory for a list of %d ranks", n);
     *r = (rshn_ranks){.refs = 1, .n = n};
@@ -38,7 +40,7 @@ void rshn_ranks_drop(rshn_ranks *r) {
     if (r && !--r->refs) rshn_free(r);
 }
 
-static rsh_status relate(const rsh_group *group, int n, const int64_t *ranks, rshn_relation *out) {
+static rsh_status relate_ranks(const rsh_group *group, int n, const int64_t *ranks, rshn_relation *out) {
     int both = 0, size = rsh_group_size(group);
     for (int r = 0; r < size; r++) {
         int global = -1;
@@ -53,23 +55,25 @@ static rsh_status relate(const rsh_group *group, int n, const int64_t *ranks, rs
 
 static rsh_status of_dtensor(const rsh_group *group, const char *path, const rsh_mesh *mesh, rshn_gradient *out) {
     if (rsh_mesh_parent(mesh) != rsh_group_comm(NULL))
-        return rshn_fail(RSH_EUNSUP, "\"%s\" is on a mesh whose parent is not the comm of the default group", path);
+        return rshn_fail(RSH_EUNSUP, "the mesh of \"%s\" must have the comm of the default group as its parent", path);
     *out = (rshn_gradient){RSH_GRAD_REPLICATED, (int)rsh_mesh_size(mesh), rsh_mesh_ranks(mesh), RSHN_CROSSES};
-    return relate(group, out->n, out->ranks, &out->relation);
+    return relate_ranks(group, out->n, out->ranks, &out->relation);
 }
 
-/* The slot knows the ranks if the library has cut the parameter.  The comms of the two groups at hand are known too. */
+/* If the library has cut the parameter, the slot knows the ranks.  Otherwise the comm must be that of a known group. */
 static rsh_status of_sharded(const rsh_group *group, const char *path, const rshn_slot *slot, rshn_gradient *out) {
     const rsh_comm *comm = rsh_value_comm(slot->value);
     *out = (rshn_gradient){.kind = RSH_GRAD_COMPLETE, .relation = RSHN_INSIDE};
     if (slot->ranks) {
         out->n = slot->ranks->n;
         out->ranks = slot->ranks->at;
-        return relate(group, out->n, out->ranks, &out->relation);
+        return relate_ranks(group, out->n, out->ranks, &out->relation);
     }
     if (comm == rsh_group_comm(group) || comm == rsh_group_comm(NULL)) return RSH_OK;
     return rshn_fail(RSH_EUNSUP,
-                     "the ranks that share \"%s\" are unknown: use rsh_shard_parameter, or a comm of the group", path);
+                     "the ranks that share \"%s\" are unknown; shard it with rsh_shard_parameter, or on a comm of "
+                     "the group",
+                     path);
 }
 
 static rsh_status of_distributed(const rsh_group *group, const char *path, const rshn_slot *slot, rshn_gradient *out) {
@@ -84,7 +88,7 @@ static bool same_ranks(const rsh_mesh *a, const rsh_mesh *b) {
            !memcmp(rsh_mesh_ranks(a), rsh_mesh_ranks(b), (size_t)rsh_mesh_size(a) * sizeof(int64_t));
 }
 
-static rsh_status note(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status note_parameter(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     rshn_grad_tree *t = ctx;
     rshn_gradient g;
     if (!rsh_value_sharded(v)) return RSH_OK;
@@ -99,12 +103,12 @@ static rsh_status note(void *ctx, const char *path, rsh_module *owner, const cha
 
 rsh_status rshn_grad_tree_of(rsh_module *m, const rsh_group *group, rshn_grad_tree *out) {
     *out = (rshn_grad_tree){.group = group};
-    return rsh_module_each_parameter(m, false, note, out);
+    return rsh_module_each_parameter(m, false, note_parameter, out);
 }
 
 /* ---- plain parameters ---- */
 
-/* The bias of a Linear over ranks gets the gradient of all ranks' rows (sharded_linear.c). */
+/* The bias of a Linear that runs over ranks gets the gradient of all ranks' rows (sharded_linear.c). */
 static const rshn_slot *sharded_weight_of_bias(const rsh_module *owner, const char *name) {
     const rshn_slot *w = strcmp(owner->kind->name, "Linear") || strcmp(name, "bias") ? NULL
                                                                                       : rshn_slot_find(owner, "weight");
@@ -118,15 +122,15 @@ static rsh_status of_plain(const rshn_grad_tree *t, const char *path, const rsh_
     if (slot->grad == RSH_GRAD_PARTIAL) return RSH_OK;
     if (slot->grad != RSH_GRAD_AUTO) {
         *out = (rshn_gradient){slot->grad, slot->ranks->n, slot->ranks->at, RSHN_CROSSES};
-        return relate(t->group, out->n, out->ranks, &out->relation);
+        return relate_ranks(t->group, out->n, out->ranks, &out->relation);
     }
     if (weight) return of_sharded(t->group, path, weight, out);
     if (!t->mesh) return RSH_OK;
     if (t->rows || t->meshes_differ)
         return rshn_fail(RSH_EUNSUP,
-                         "the gradient of \"%s\" may be partial or replicated: the tree has DTensors beside %s; say "
-                         "which with rsh_module_set_grad_kind",
-                         path, t->rows ? "sharded parameters" : "DTensors of other ranks");
+                         "cannot tell whether the gradient of \"%s\" is partial or replicated: the tree has DTensors "
+                         "and %s; call rsh_module_set_grad_kind",
+                         path, t->rows ? "sharded parameters" : "DTensors on other ranks");
     return of_dtensor(t->group, path, t->mesh, out);
 }
 
@@ -137,7 +141,7 @@ rsh_status rshn_gradient_of(const rshn_grad_tree *t, const char *path, const rsh
                                           : of_plain(t, path, owner, slot, out);
 }
 
-/* ---- asked and said by users ---- */
+/* ---- public functions ---- */
 
 rsh_status rsh_module_grad_kind(rsh_module *m, const char *path, const rsh_group *group, rsh_grad_kind *out) {
     rsh_module *owner = NULL;
@@ -148,7 +152,7 @@ rsh_status rsh_module_grad_kind(rsh_module *m, const char *path, const rsh_group
     if (!m || !path || !out) return rshn_fail(RSH_EVALUE, "rsh_module_grad_kind: m, path or out is NULL");
     NN_TRY(rsh_module_owner(m, path, &owner, &name));
     NN_TRY(rsh_module_parameter(owner, name, &v));
-    if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" has no value", path);
+    if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" is reserved but has no value", path);
     NN_TRY(rshn_grad_tree_of(m, group, &t));
     NN_TRY(rshn_gradient_of(&t, path, owner, name, &g));
     *out = g.kind;
@@ -159,11 +163,14 @@ rsh_status rsh_module_set_grad_kind(rsh_module *m, const char *name, rsh_grad_ki
     rsh_value *v = NULL;
     rshn_ranks *ranks = NULL;
     if ((int)kind < RSH_GRAD_AUTO || (int)kind > RSH_GRAD_REPLICATED)
-        return rshn_fail(RSH_EVALUE, "rsh_module_set_grad_kind: there is no kind of gradient %d", (int)kind);
+        return rshn_fail(RSH_EVALUE, "rsh_module_set_grad_kind: unknown kind of gradient %d", (int)kind);
     NN_TRY(rsh_module_parameter(m, name, &v));
-    if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" has no value", name);
+    if (!v) return rshn_fail(RSH_EATTR, "parameter \"%s\" is reserved but has no value", name);
     if (rsh_value_sharded(v))
-        return rshn_fail(RSH_EVALUE, "\"%s\" is distributed; the kind of its gradient follows from that", name);
+        return rshn_fail(RSH_EVALUE,
+                         "cannot set the kind of the gradient of \"%s\": it is distributed, which "
+                         "determines the kind",
+                         name);
     if (kind != RSH_GRAD_AUTO) NN_TRY(rshn_ranks_of(group, &ranks));
     rshn_slot *slot = rshn_slot_find(m, name);
     rshn_ranks_drop(slot->ranks);

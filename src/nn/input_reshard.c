@@ -1,4 +1,4 @@
-/* Input reshard: hooks around a module that keep saved tensors as chunks. */
+/* Input reshard: hooks around a module that store saved tensors as chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,38 +11,38 @@
 
 struct call;
 
-/* A call that has not returned. */
+/* A call that has not returned yet. */
 typedef struct open_call {
-    struct call *call; /* borrowed: the pair on the stack has it */
-    int level;         /* of calls of the module within each other */
-    int depth;         /* of the stack of hooks before */
+    struct call *call; /* borrowed; the pair of hooks on the stack owns it */
+    int level;         /* nesting level of calls of this module */
+    int depth;         /* depth of the stack of hooks before the call */
 } open_call;
 
-/* What rsh_input_reshard was asked for.  Both hooks of the module and every call hold it. */
+/* The arguments of rsh_input_reshard.  Both hooks of the module and every call hold it. */
 typedef struct request {
     int refs;
-    rsh_mesh *mesh;   /* held: of one dim */
+    rsh_mesh *mesh;   /* held; has one dim */
     rsh_stash *stash; /* owned */
     int dim;
     bool plain, check, ahead;
     int64_t threshold;
-    rsh_input_reshard_stats *stats; /* borrowed, or unread */
-    rsh_input_reshard_stats unread; /* where counts go that nobody asked for */
+    rsh_input_reshard_stats *stats; /* borrowed, or points to `unread` */
+    rsh_input_reshard_stats unread; /* counters if the caller gave none */
     open_call *open;                /* owned */
     int64_t nopen, open_room;
 } request;
 
-/* One call of the module: context of a pair of hooks. */
+/* One call of the module: the context of a pair of hooks. */
 typedef struct call {
     request *asked;     /* held */
-    rshn_chunk **chunk; /* owned, each held until forward ends: so that further slots find them */
+    rshn_chunk **chunk; /* owned; each held until forward ends, so that further slots find them */
     int64_t nchunks, room;
-    rshn_seen own; /* serials of the storages of parameters and buffers */
+    rshn_seen own; /* serial numbers of the storages of parameters and buffers */
 } call;
 
-/* What a slot keeps. */
+/* Content of a saved slot: a chunk, or the tensor itself. */
 typedef struct kept {
-    rshn_chunk *chunk; /* held; NULL: left */
+    rshn_chunk *chunk; /* held; NULL: the tensor was not cut */
     rsh_value *left;   /* owned */
     uint64_t version;  /* of `left` */
 } kept;
@@ -56,7 +56,7 @@ static void request_drop(void *ctx) {
     rshn_free(r);
 }
 
-/* Forward is over: no further slots. */
+/* Called when forward has ended and no further slots follow. */
 static void close_call(call *c) {
     for (int64_t i = 0; i < c->nchunks; i++) rshn_chunk_drop(c->chunk[i]);
     rshn_free(c->chunk);
@@ -73,7 +73,7 @@ static void call_drop(void *ctx) {
     rshn_free(c);
 }
 
-/* ---- what is cut ---- */
+/* ---- which tensors are cut ---- */
 
 static bool replicated(const request *r, const rsh_value *v) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
@@ -83,7 +83,7 @@ static bool replicated(const request *r, const rsh_value *v) {
            place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
 }
 
-/* All ranks decide alike: by shape, strides and kind alone. */
+/* All ranks decide the same way, because only shape, strides and kind are used. */
 static bool is_cut(const request *r, const rsh_value *v) {
     if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return false;
     if (!replicated(r, v)) return false;
@@ -95,7 +95,7 @@ static const void *key_of(const rsh_tensor *t) { return (const void *)(uintptr_t
 
 static bool is_own(const call *c, const rsh_tensor *t) { return rshn_seen_has(&c->own, key_of(t)); }
 
-/* ---- are they the same on all ranks? ---- */
+/* ---- comparing ranks ---- */
 
 static rsh_status digest_of(const rsh_tensor *t, rsh_digest *out) {
     int64_t zeros[RSH_MAX_NDIM] = {0};
@@ -112,8 +112,8 @@ static rsh_status compare_digests(const request *r, const rsh_tensor *t) {
     NN_TRY(rshn_ranks_compare(rsh_mesh_comm(r->mesh), st, &mine, sizeof mine, &other));
     if (!other) return RSH_OK;
     return rshn_fail(RSH_EVALUE,
-                     "rsh_input_reshard: a plain %s tensor %s is to be cut as replicated, but rank %d of the mesh has "
-                     "other elements than rank 0",
+                     "rsh_input_reshard: plain_is_replicated is set, but a plain %s tensor %s differs between ranks %d "
+                     "and 0 of the mesh; pass equal tensors or a DTensor",
                      rsh_dtype_name(rsh_tensor_dtype(t)), rshn_shape_text(t), other);
 }
 
@@ -153,7 +153,7 @@ static uint64_t version_of(const rsh_value *v) {
     return sum;
 }
 
-static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
+static rsh_status pack_tensor(void *ctx, rsh_value *v, void **packed) {
     call *c = ctx;
     kept *k = rshn_calloc(1, sizeof *k);
     if (!k) return rshn_fail(RSH_ENOMEM, "no memory for a saved tensor");
@@ -166,20 +166,20 @@ static rsh_status pack(void *ctx, rsh_value *v, void **packed) {
     return st;
 }
 
-/* This is local: a rank that fails tells the others, which are in a gather or will be. */
+/* This is local.  A rank that fails must tell the others, which may be waiting in a gather. */
 static rsh_status read_left(const call *c, const kept *k, rsh_value **out) {
     uint64_t now = version_of(k->left);
     rsh_status st = now == k->version
                         ? rsh_value_detach(k->left, out)
                         : rshn_fail(RSH_ERUNTIME,
-                                    "a tensor that was saved for backward has changed since: it is at version %llu, "
-                                    "and was saved at version %llu",
-                                    (unsigned long long)now, (unsigned long long)k->version);
+                                    "a tensor that was saved for backward has been modified: expected version %llu, "
+                                    "found %llu; do not write to it between forward and backward",
+                                    (unsigned long long)k->version, (unsigned long long)now);
     if (st) rsh_comm_agree(rsh_mesh_comm(c->asked->mesh), st);
     return st;
 }
 
-static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
+static rsh_status unpack_tensor(void *ctx, void *packed, rsh_value **out) {
     kept *k = packed;
     bool gathered = false;
     if (!k->chunk) return read_left(ctx, k, out);
@@ -188,8 +188,8 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     return st;
 }
 
-/* Backward comes to this slot next. */
-static rsh_status prefetch(void *ctx, void *packed) {
+/* Backward will read this slot next. */
+static rsh_status prefetch_tensor(void *ctx, void *packed) {
     kept *k = packed;
     bool begun = false;
     if (k->chunk) NN_TRY(rshn_chunk_prefetch(k->chunk, &begun));
@@ -197,13 +197,13 @@ static rsh_status prefetch(void *ctx, void *packed) {
     return RSH_OK;
 }
 
-static void forget(void *ctx, void *packed) {
+static void forget_tensor(void *ctx, void *packed) {
     kept *k = packed;
     (void)ctx;
     if (k->chunk) rshn_chunk_forget(k->chunk);
 }
 
-static void release(void *ctx, void *packed) {
+static void release_tensor(void *ctx, void *packed) {
     kept *k = packed;
     (void)ctx;
     rshn_chunk_drop(k->chunk);
@@ -234,24 +234,25 @@ static rsh_status call_new(request *r, rsh_module *m, call **out) {
     return st;
 }
 
-static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) {
+static rsh_status push_hooks(void *ctx, rsh_module *m, rsh_value **in) {
     request *r = ctx;
     call *c = NULL;
     (void)in;
-    rsh_stash_restart(r->stash); /* a rank may have failed in its last call, and has packed less */
+    rsh_stash_restart(r->stash); /* if a rank failed in its last call, it has packed fewer tensors */
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
-    rsh_saved_hooks pair = {pack,      unpack, release, r->ahead ? prefetch : NULL,
-                            call_drop, c,      rsh_mesh_comm(r->mesh), forget};
+    rsh_saved_hooks pair = {
+        pack_tensor, unpack_tensor,          release_tensor, r->ahead ? prefetch_tensor : NULL, call_drop,
+        c,           rsh_mesh_comm(r->mesh), forget_tensor};
     rsh_status st = rsh_saved_hooks_push(&pair);
     if (st) call_drop(c);
     else r->open[r->nopen++] = opened;
     return st;
 }
 
-/* Pops what `before` pushed; nothing if this call never came so far. */
-static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+/* Pops the hooks that `before` pushed, if this call got that far. */
+static rsh_status pop_hooks(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     request *r = ctx;
     (void)in, (void)out;
     if (!r->nopen || r->open[r->nopen - 1].level != m->calls) return RSH_OK;
@@ -284,9 +285,9 @@ static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_o
 
 static rsh_status add_hooks(rsh_module *m, request *r) {
     int64_t id = 0;
-    NN_TRY(rsh_module_add_pre_hook(m, before, r, request_drop, &id));
+    NN_TRY(rsh_module_add_pre_hook(m, push_hooks, r, request_drop, &id));
     r->refs++;
-    rsh_status st = rsh_module_add_forward_hook(m, after, r, request_drop, RSH_HOOK_ALWAYS, NULL);
+    rsh_status st = rsh_module_add_forward_hook(m, pop_hooks, r, request_drop, RSH_HOOK_ALWAYS, NULL);
     if (st) rsh_module_remove_hook(m, id);
     else r->refs++;
     return st;
@@ -298,10 +299,11 @@ rsh_status rsh_input_reshard(rsh_module *m, rsh_mesh *mesh, int dim, const rsh_i
     request *r = NULL;
     if (!m || !mesh) return rshn_fail(RSH_EVALUE, "rsh_input_reshard: %s is NULL", m ? "mesh" : "m");
     if (rsh_mesh_ndim(mesh) != 1)
-        return rshn_fail(RSH_EVALUE, "rsh_input_reshard on a mesh of %d dims; it takes one of 1, such as a slice",
+        return rshn_fail(RSH_EVALUE, "rsh_input_reshard: mesh must have 1 dim, got %d; use rsh_mesh_slice",
                          rsh_mesh_ndim(mesh));
     if (o.threshold < 0)
-        return rshn_fail(RSH_EVALUE, "rsh_input_reshard with a threshold of %lld", (long long)o.threshold);
+        return rshn_fail(RSH_EVALUE, "rsh_input_reshard: threshold must be at least 0, got %lld",
+                         (long long)o.threshold);
     if (rsh_mesh_size(mesh) == 1 || !rsh_mesh_comm(mesh)) return RSH_OK;
     NN_TRY(request_new(mesh, dim, &o, &r));
     rsh_status st = add_hooks(m, r);

@@ -1,4 +1,4 @@
-/* Joint layouts: values of several comms and meshes, described on one comm that has all their ranks. */
+/* Joint layouts: describes values of several comms and meshes on one comm that has all their ranks. */
 #include "nn/joint_layouts.h"
 
 #include <reshard/message.h>
@@ -8,16 +8,16 @@
 #include "nn/impl.h"
 #include "nn/module.h"
 
-/* ---- comms of values: which rank of the joint comm is each of their ranks? ---- */
+/* ---- comms of values: maps their ranks to ranks of the joint comm ---- */
 
 typedef struct numbering {
-    rsh_comm *comm; /* borrowed: of some value */
-    int64_t *ranks; /* owned: of the joint comm */
+    rsh_comm *comm; /* borrowed; comm of some value */
+    int64_t *ranks; /* owned; ranks of the joint comm */
 } numbering;
 
 typedef struct describing {
     rsh_comm *comm;
-    numbering *at; /* owned, room for one of each value */
+    numbering *at; /* owned; room for one per value */
     int64_t n;
 } describing;
 
@@ -37,7 +37,7 @@ static rsh_status number_ranks(describing *d, rsh_comm *comm) {
     return st;
 }
 
-/* The ranks of each comm meet in the order of the values.  One that has failed goes on: others wait for it. */
+/* Ranks process the comms in the order of the values.  A rank that has failed continues, because others wait for it. */
 static rsh_status number_all(describing *d, int64_t n, rsh_value *const *values) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ static rsh_status renumber_mesh(rsh_layout_desc desc, const int64_t *ranks, rsh_
     if (!list) return rshn_fail(RSH_ENOMEM, "no memory for %lld ranks", (long long)n);
     for (int64_t i = 0; i < n; i++) list[i] = ranks[desc.ranks ? desc.ranks[i] : desc.first_rank + i];
     desc.ranks = list;
-    if (!desc.naxes) { /* without axes a layout is of rank 0 */
+    if (!desc.naxes) { /* a layout without axes belongs to rank 0 */
         desc.naxes = 1;
         desc.axis[0] = (rsh_axis){"r", 1};
     }
@@ -111,7 +111,7 @@ static rsh_status describe_all(rshn_joint *j, rsh_value *const *values, describi
     for (int64_t i = 0; i < j->n; i++) {
         NN_TRY(describe(d, values[i], &j->layout[i]));
         if (rsh_layout_op(j->layout[i]))
-            return rshn_fail(RSH_EUNSUP, "a value is partial: \"%.300s\"; reduce it first",
+            return rshn_fail(RSH_EUNSUP, "cannot save or load a partial value with layout \"%.300s\"; reduce it first",
                              rsh_layout_text(j->layout[i]));
     }
     return RSH_OK;
@@ -119,7 +119,7 @@ static rsh_status describe_all(rshn_joint *j, rsh_value *const *values, describi
 
 /* ---- classes ---- */
 
-/* The texts of all layouts of this rank, one after the other, each with its NUL. */
+/* Joins the texts of all layouts of this rank, each with its terminating NUL. */
 static rsh_status join_texts(const rshn_joint *j, char **out, uint64_t *bytes) {
     *bytes = 0;
     for (int64_t i = 0; i < j->n; i++) *bytes += strlen(rsh_layout_text(j->layout[i])) + 1;
@@ -130,12 +130,12 @@ static rsh_status join_texts(const rshn_joint *j, char **out, uint64_t *bytes) {
     return RSH_OK;
 }
 
-/* What a rank tells the others. */
+/* What each rank sends to the others. */
 typedef struct card {
     uint64_t hash, bytes; /* of its texts */
 } card;
 
-/* leader[k] is the lowest rank of class k. */
+/* Sets leader[k] to the lowest rank of class k. */
 static int find_classes(int size, int me, const card *cards, int *leader, int *mine) {
     int n = 0;
     for (int r = 0; r < size; r++) {
@@ -167,7 +167,7 @@ static rsh_status parse_texts(rshn_joint *j, int class, const char *text) {
     return RSH_OK;
 }
 
-/* This rank's layouts are at class 0 so far; they go to their own class, and the others come. */
+/* So far this rank's layouts are at class 0.  Moves them to their own class and receives the others. */
 static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *leader, const char *mine) {
     rsh_layout **all = rshn_calloc((size_t)(j->nclasses * j->n) + 1, sizeof *all);
     rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for the layouts of %d classes", j->nclasses);
@@ -188,14 +188,16 @@ static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *l
     return RSH_OK;
 }
 
-/* A layout that is not this rank's must not name it: it would be asked for parts that it does not have. */
+/* A layout of another class must not contain this rank, which would be asked for parts that it does not have. */
 static rsh_status check_classes(const rshn_joint *j) {
     int me = rsh_comm_rank(j->comm);
     for (int k = 0; k < j->nclasses; k++)
         for (int64_t i = 0; i < j->n; i++) {
             const rsh_layout *own = rshn_joint_layout(j, j->mine, i), *l = rshn_joint_layout(j, k, i);
             if (k == j->mine || rsh_layout_equal(own, l) || !rsh_layout_nparts(l, me)) continue;
-            return rshn_fail(RSH_EUNSUP, "ranks share a value in different ways: \"%.200s\" and \"%.200s\"",
+            return rshn_fail(RSH_EUNSUP,
+                             "ranks must share a value in the same way, got layouts \"%.200s\" and "
+                             "\"%.200s\"",
                              rsh_layout_text(own), rsh_layout_text(l));
         }
     return RSH_OK;
@@ -220,7 +222,7 @@ static rsh_status classify(rshn_joint *j) {
     return st;
 }
 
-/* The layouts of ranks can be compared only if their values are the same ones. */
+/* Layouts of ranks can be compared only if the ranks have the same values. */
 static rsh_status compare_names(rsh_comm *comm, rsh_status st, int64_t n, const char *const *names,
                                 rsh_value *const *values) {
     uint64_t h = 0;
@@ -231,7 +233,10 @@ static rsh_status compare_names(rsh_comm *comm, rsh_status st, int64_t n, const 
     }
     NN_TRY(rshn_ranks_compare(comm, st, &h, sizeof h, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EMISMATCH, "rank %d has tensors of other names or shapes than rank 0", other);
+    return rshn_fail(RSH_EMISMATCH,
+                     "tensors on rank %d have different names or shapes than on rank 0; all ranks "
+                     "must have the same model",
+                     other);
 }
 
 rsh_status rshn_joint_make(rsh_comm *comm, rsh_status status, int64_t n, const char *const *names,

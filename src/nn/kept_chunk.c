@@ -6,8 +6,8 @@
 #include "nn/impl.h"
 #include "nn/module.h"
 
-/* What it is cut from. */
-static void describe(rshn_chunk *c, const rsh_value *v, const rsh_tensor *t) {
+/* Records the tensor that the chunk is cut from. */
+static void record_source(rshn_chunk *c, const rsh_value *v, const rsh_tensor *t) {
     size_t bytes = (size_t)rsh_tensor_ndim(t) * sizeof *c->shape;
     c->serial = rsh_tensor_storage_serial(t);
     c->version = rsh_tensor_version(t);
@@ -26,7 +26,7 @@ rsh_status rshn_chunk_new(rsh_stash *stash, rsh_comm *comm, const rsh_value *v, 
     if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a chunk of a saved tensor");
     c->refs = 1;
     c->comm = comm;
-    describe(c, v, rsh_value_part(v, 0));
+    record_source(c, v, rsh_value_part(v, 0));
     rsh_status st = rsh_stash_pack(stash, rsh_value_part(v, 0), dim, &c->ticket);
     if (st) rshn_chunk_drop(c);
     else *out = c;
@@ -49,9 +49,9 @@ bool rshn_chunk_is_of(const rshn_chunk *c, const rsh_tensor *t) {
            !memcmp(c->shape, rsh_tensor_shape(t), bytes) && !memcmp(c->strides, rsh_tensor_strides(t), bytes);
 }
 
-/* ---- the way back ---- */
+/* ---- unpacking ---- */
 
-/* t is taken over, also if this fails. */
+/* Takes ownership of t, even if it fails. */
 static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) {
     rsh_status st;
     if (!c->layout) {
@@ -68,11 +68,11 @@ static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) 
     return st ? st : rsh_value_set_kind(*out, c->kind, c->kind_data);
 }
 
-static rsh_status gather(const rshn_chunk *c, rsh_value **out) {
+static rsh_status gather_value(const rshn_chunk *c, rsh_value **out) {
     rsh_tensor *t = NULL;
     NN_TRY(rsh_stash_unpack(c->ticket, &t));
     rsh_status st = as_value(c, t, out);
-    if (st) rsh_comm_agree(c->comm, st); /* the other ranks have the tensor and go on */
+    if (st) rsh_comm_agree(c->comm, st); /* the other ranks have gathered and continue */
     return st;
 }
 
@@ -87,7 +87,7 @@ rsh_status rshn_chunk_read(rshn_chunk *c, bool *gathered, rsh_value **out) {
     *gathered = !c->full;
     if (!c->full) {
         c->unread = c->slots;
-        NN_TRY(gather(c, &c->full));
+        NN_TRY(gather_value(c, &c->full));
     }
     if (--c->unread > 0) return rsh_value_detach(c->full, out);
     *out = c->full;

@@ -1,12 +1,12 @@
 /* Kernel entropy: cross-entropy of dense rows of logits with class indices, and its derivative.
  *
  * With smoothing s and C classes the loss of a row is (1 - s) * (lse - x[target]) + s * (lse - mean of x), where lse is
- * the logarithm of the sum of exponentials.  Rows whose target is `ignore` have loss and gradient 0.  Of rows whose
- * logits are elsewhere in part, sums are made first and the loss from their totals. */
+ * the logarithm of the sum of exponentials.  Rows whose target is `ignore` have loss and gradient 0.  If the classes of
+ * a row are spread over ranks, each rank computes sums first, and the loss follows from their totals. */
 #include "nn/kernel_list.h"
 #include "nn/lanes.h"
 
-enum { BLOCK = 512 }; /* exponentials held at once */
+enum { BLOCK = 512 }; /* exponentials computed at a time */
 
 static double sum_exp(const real *x, real most, int64_t n) {
     real block[BLOCK];

@@ -1,4 +1,4 @@
-/* Kernel list: the functions by which each kernel file puts its kernels into a table. */
+/* Kernel list: functions with which each kernel file adds its kernels to a table. */
 #ifndef RESHARD_NN_KERNEL_LIST_H
 #define RESHARD_NN_KERNEL_LIST_H
 

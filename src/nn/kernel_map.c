@@ -2,7 +2,7 @@
 #include "nn/kernel_list.h"
 #include "nn/real.h"
 
-/* Loops for the strides that occur: 1 and 0 are worth a loop of their own. */
+/* Separate loops for strides 1 and 0, which are the most frequent. */
 #define MAP1(name, value)                                                                                              \
     static void name(const double *p, const void *xv, int64_t sx, void *yv, int64_t n) {                               \
         const real *xs = xv, p0 = (real)p[0], p1 = (real)p[1];                                                         \
@@ -95,9 +95,9 @@ static inline real silu_slope(real x) {
 }
 
 static inline real pow_number(real x, real e) { return e == 2 ? x * x : real_pow(x, e); }
-/* d/dx x^e; of x^0 it is 0, at x = 0 too. */
+/* d/dx x^e; the derivative of x^0 is 0, even at x = 0. */
 static inline real pow_slope(real x, real e) { return e == 0 ? 0 : e == 2 ? 2 * x : e * real_pow(x, e - 1); }
-/* d/de x^e = x^e log x, and 0 where x is 0 and e is not negative. */
+/* d/de x^e = x^e log x, and 0 if x is 0 and e is not negative. */
 static inline real exponent_slope(real x, real e) { return x == 0 && e >= 0 ? 0 : real_pow(x, e) * real_log(x); }
 
 /* NaN stays NaN: comparisons with it are false. */
@@ -141,7 +141,7 @@ MAP2(POW_NUMBER_BACK, pow_slope(a, p0) * b)
 MAP2(CLAMP_BACK, a >= p0 && a <= p1 ? b : 0)
 MAP2(FINITE_BACK, a - a == 0 ? b : 0)
 
-MAP3(DIV_BACK, (a / b) * -c) /* of the divisor b: a is the quotient */
+MAP3(DIV_BACK, (a / b) * -c) /* gradient of the divisor b; a is the quotient */
 MAP3(POW_BACK_BASE, pow_slope(a, b) * c)
 MAP3(POW_BACK_EXPONENT, exponent_slope(a, b) * c)
 MAP3(DIFFERENCE_BACK, (a - b) * p0 * c)

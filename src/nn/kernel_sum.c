@@ -12,7 +12,7 @@ static double row_sum(const void *xv, int64_t sx, int64_t n) {
     return total;
 }
 
-enum { COLUMNS = 256, ROWS = 128 }; /* a block: its partial sums stay in the first cache */
+enum { COLUMNS = 256, ROWS = 128 }; /* size of a block, whose partial sums fit in the L1 cache */
 
 static void add_block(const real *x, int64_t pitch, int64_t rows, double *total, int64_t n) {
     real part[COLUMNS] = {0};

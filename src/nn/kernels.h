@@ -1,9 +1,9 @@
 /* Kernels: the loops over elements, as tables of functions for one dtype and one level of vector
  * instructions.
  *
- * Kernels know memory and counts only: no tensors, no threads.  Strides count elements.  Operands
- * are f32 or f64, as the table's dtype says; masks are bytes, 0 or not; indices are int64_t.  `p`
- * has the numbers of an op, two at most. */
+ * Kernels work on memory and counts only and know no tensors or threads.  Strides are in elements.
+ * Operands are f32 or f64, as given by the table's dtype; masks are bytes, zero or nonzero; indices
+ * are int64_t.  `p` has the numeric parameters of an op, at most two. */
 #ifndef RESHARD_NN_KERNELS_H
 #define RESHARD_NN_KERNELS_H
 
@@ -14,7 +14,7 @@
     X(COPY)                                                                                        \
     X(NEG) X(EXP) X(LOG) X(SQRT) X(RELU) X(TANH) X(SIGMOID) X(SILU) X(GELU) X(GELU_TANH)           \
         X(POW_NUMBER) X(CLAMP) X(SCALE) X(NAN_TO) X(INFINITY_TO)
-/* y = f(a, b).  Those in _BACK take what was saved, then the gradient of the output. */
+/* y = f(a, b).  Kernels in _BACK take the saved operand, then the gradient of the output. */
 #define RSHN_MAP2(X)                                                                               \
     X(ADD)                                                                                         \
     X(SUB) X(MUL) X(DIV) X(POW) X(SQUARED_DIFFERENCE) X(LOG_BACK) X(SQRT_BACK) X(RELU_BACK)        \
@@ -37,15 +37,15 @@ typedef void rshn_map2(const double *p, const void *a, int64_t sa, const void *b
 typedef void rshn_map3(const double *p, const void *a, int64_t sa, const void *b, int64_t sb,
                        const void *c, int64_t sc, void *y, int64_t n);
 
-/* How a row of n elements with mean and 1/deviation is normalised, and back. */
+/* Normalization of a row of n elements. */
 typedef struct rshn_norm {
     int64_t n;
-    const void *weight, *bias; /* n elements, or NULL: ones, zeros */
+    const void *weight, *bias; /* n elements; NULL: ones or zeros */
     double eps;
     int centred; /* layer norm; 0: RMS norm */
 } rshn_norm;
 
-/* Cross-entropy of rows of `classes` logits: those from class `start` on, of `whole` in all. */
+/* Cross-entropy of rows; this rank has `classes` of `whole` logits, from class `start` on. */
 typedef struct rshn_entropy {
     int64_t classes, start, whole, ignore;
     double smoothing;
@@ -59,7 +59,7 @@ typedef struct rshn_kernels {
     /* y = mask ? a : b */
     void (*where)(const uint8_t *mask, int64_t sm, const void *a, int64_t sa, const void *b,
                   int64_t sb, void *y, int64_t n);
-    /* mask = u >= p, for numbers u from 0 to 1. */
+    /* mask = u >= p, for numbers u in [0, 1). */
     void (*keep)(const void *u, double p, uint8_t *mask, int64_t n);
 
     /* y = mask ? x * scale : 0, all dense. */
@@ -69,11 +69,11 @@ typedef struct rshn_kernels {
     double (*row_sum)(const void *x, int64_t sx, int64_t n);
     /* y[j] = sum over i < rows of x[i * pitch + j], for j < n. */
     void (*column_sum)(const void *x, int64_t pitch, int64_t rows, void *y, int64_t n);
-    /* The largest of n elements (NaN if there is one), and where it is first. */
+    /* Returns the largest of n elements (NaN if there is one), and the index of the first. */
     double (*row_max)(const void *x, int64_t sx, int64_t n, int64_t *at);
 
-    /* Rows of n elements, dense.  Of row i, elements from visible[i] on count as minus infinity
-     * (NULL: all are seen). */
+    /* Rows of n elements, dense.  In row i, elements from visible[i] on count as minus infinity
+     * (NULL: all elements are used). */
     void (*softmax)(const void *x, void *y, int64_t rows, int64_t n, const int64_t *visible);
     void (*log_softmax)(const void *x, void *y, int64_t rows, int64_t n);
     /* gx from y and the gradient g, times `scale`; gx may be g. */
@@ -81,28 +81,28 @@ typedef struct rshn_kernels {
                          double scale);
     void (*log_softmax_back)(const void *y, const void *g, void *gx, int64_t rows, int64_t n);
 
-    /* mean and rstd: one per row; mean is not touched if the norm is not centred. */
+    /* mean and rstd have one element per row; mean is not written if the norm is not centred. */
     void (*norm)(const rshn_norm *w, const void *x, void *y, void *mean, void *rstd, int64_t rows);
-    /* gx (NULL: not wanted); adds to gw and gb (NULL: not wanted), n elements each. */
+    /* Computes gx, and adds to gw and gb, n elements each; each may be NULL. */
     void (*norm_back)(const rshn_norm *w, const void *x, const void *g, const void *mean,
                       const void *rstd, void *gx, void *gw, void *gb, int64_t rows);
 
     /* The loss of each row, and the logarithm of the sum of its exponentials. */
     void (*entropy)(const rshn_entropy *e, const void *x, const int64_t *target, void *loss,
                     void *lse, int64_t rows);
-    /* Of each row with the maximum most[i], three numbers: the sum of e^(x - most), the target's
-     * logit and the sum of the logits (0 without smoothing), as far as they are here. */
+    /* For each row with the maximum most[i], computes three numbers over this rank's classes: the
+     * sum of e^(x - most), the target's logit, and the sum of the logits (0 without smoothing). */
     void (*entropy_sums)(const rshn_entropy *e, const void *x, const int64_t *target,
                          const void *most, void *sums, int64_t rows);
-    /* The same as `entropy` from the maximum of whole rows and their sums. */
+    /* Computes the results of `entropy` from the maxima and sums of whole rows. */
     void (*entropy_end)(const rshn_entropy *e, const int64_t *target, const void *most,
                         const void *sums, void *loss, void *lse, int64_t rows);
-    /* gx of rows whose losses have the gradients g[i * sg]. */
+    /* Computes gx for rows whose losses have the gradients g[i * sg]. */
     void (*entropy_back)(const rshn_entropy *e, const void *x, const int64_t *target,
                          const void *lse, const void *g, int64_t sg, void *gx, int64_t rows);
 } rshn_kernels;
 
-/* The table for f32 or f64 and this machine; NULL for other dtypes. */
+/* Returns the table for f32 or f64 on this machine; NULL for other dtypes. */
 const rshn_kernels *rshn_kernels_of(int dtype);
 
 #endif

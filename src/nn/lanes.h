@@ -1,16 +1,16 @@
 /* Lanes: reductions over a row in LANES partial results, which the compiler keeps in vector
  * registers.
  *
- * Which element goes into which partial result depends on its index alone, so a row gives the same
- * bits wherever it lies in memory. */
+ * The partial result of an element depends on its index only, so a row gives the same bits at any
+ * memory address. */
 #ifndef RESHARD_NN_LANES_H
 #define RESHARD_NN_LANES_H
 
 #include "nn/real.h"
 
-#define RUN 2048 /* elements whose sum is taken in one precision before it goes into a double */
+#define RUN 2048 /* elements that are summed as `real` before they are added to a double */
 
-/* Sum over i < n of `term`, an expression of i. */
+/* Computes the sum over i < n of `term`, an expression of i. */
 #define LANE_SUM(total, n, term)                                                                   \
     do {                                                                                           \
         for (int64_t first_ = 0; first_ < (n); first_ += RUN) {                                    \
@@ -27,7 +27,7 @@
         }                                                                                          \
     } while (0)
 
-/* The largest of n elements; NaN if there is one. */
+/* Returns the largest of n elements; NaN if there is one. */
 static inline real lane_max(const real *x, int64_t n) {
     real lane[LANES], most = (real)-INFINITY;
     int64_t i = 0;

@@ -1,4 +1,4 @@
-/* Layer: parameters and children of layers, made and found. */
+/* Layer: creates and finds parameters and children of layers. */
 #include "nn/layer.h"
 
 #include <inttypes.h>
@@ -8,13 +8,13 @@
 
 rsh_status rshn_check_size(const char *layer, const char *what, int64_t size) {
     if (size >= 1) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s: %s is %" PRId64 "; at least 1 is needed", layer, what, size);
+    return rshn_fail(RSH_EVALUE, "%s: %s must be at least 1, got %" PRId64 "", layer, what, size);
 }
 
 rsh_status rshn_new_parameter(rsh_module *m, const char *name, rsh_dtype dtype, int ndim, const int64_t *sizes,
                               rshn_fill fill, double bound) {
     if (dtype != RSH_F32 && dtype != RSH_F64)
-        return rshn_fail(RSH_ETYPE, "%s of %s; parameters are f32 or f64", m->kind->name, rsh_dtype_name(dtype));
+        return rshn_fail(RSH_ETYPE, "%s: dtype must be f32 or f64, got %s", m->kind->name, rsh_dtype_name(dtype));
     if (rshn_deferring())
         return rshn_defer_parameter(m, name, dtype, ndim, sizes, (rshn_init){fill, bound, {0, 0}, -1});
     rsh_tensor *t = NULL;

@@ -1,4 +1,4 @@
-/* Attention: self-attention of several heads, and the block of a transformer around it. */
+/* Attention: multi-head self-attention, and the transformer block around it. */
 #include "nn/impl.h"
 #include "nn/layer.h"
 
@@ -6,7 +6,7 @@ static const char *const inputs[] = {"input"};
 
 /* ---- heads ---- */
 
-/* [batch, length, width] to [batch, heads, length, width / heads]. */
+/* Reshapes [batch, length, width] to [batch, heads, length, width / heads]. */
 static rsh_status split_heads(rsh_value **v, int64_t heads) {
     const int64_t *size = rsh_value_shape(*v);
     rsh_value *cut = NULL, *turned = NULL;
@@ -32,14 +32,16 @@ static rsh_status join_heads(rsh_value **v) {
     return RSH_OK;
 }
 
-/* The heads are as wide as width / heads says; a rank that has a part of query, key and value has fewer of them. */
-static rsh_status project(rsh_module *m, const char *name, rsh_value *x, int64_t head, rsh_value **out) {
+/* Each head has width / heads columns.  A rank that has only a part of query, key and value has fewer heads. */
+static rsh_status project_heads(rsh_module *m, const char *name, rsh_value *x, int64_t head, rsh_value **out) {
     NN_TRY(rsh_module_forward(rshn_slot_child(m, name), x, out));
     int ndim = rsh_value_ndim(*out);
     int64_t width = ndim == 3 ? rsh_value_shape(*out)[2] : 0;
     if (ndim == 3 && width % head == 0) return split_heads(out, width / head);
-    rsh_status st = rshn_fail(RSH_EVALUE, "Attention: \"%s\" gives %s; heads are %lld wide", name,
-                              rshn_sizes_text(ndim, rsh_value_shape(*out)), (long long)head);
+    rsh_status st = rshn_fail(RSH_EVALUE,
+                              "Attention: the output of \"%s\" is %s; it must be 3-D and its last size a "
+                              "multiple of %lld",
+                              name, rshn_sizes_text(ndim, rsh_value_shape(*out)), (long long)head);
     rsh_value_free(*out);
     *out = NULL;
     return st;
@@ -47,12 +49,12 @@ static rsh_status project(rsh_module *m, const char *name, rsh_value *x, int64_t
 
 static rsh_status attend(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     const rsh_attention_opts *o = m->state;
-    if (!in[0]) return rshn_fail(RSH_EVALUE, "Attention without an input");
+    if (!in[0]) return rshn_fail(RSH_EVALUE, "Attention: the input is missing");
     int64_t head = o->width / o->heads;
     rsh_value *q = NULL, *k = NULL, *v = NULL, *got = NULL;
-    rsh_status st = project(m, "query", in[0], head, &q);
-    if (!st) st = project(m, "key", in[0], head, &k);
-    if (!st) st = project(m, "value", in[0], head, &v);
+    rsh_status st = project_heads(m, "query", in[0], head, &q);
+    if (!st) st = project_heads(m, "key", in[0], head, &k);
+    if (!st) st = project_heads(m, "value", in[0], head, &v);
     if (!st) st = rsh_nn_attention(q, k, v, NULL, o->causal, &got);
     if (!st) st = join_heads(&got);
     if (!st) st = rsh_module_forward(rshn_slot_child(m, "out"), got, out);
@@ -68,10 +70,10 @@ static const rsh_module_kind attention = {"Attention", 1, 1, inputs, attend, siz
 static rsh_status read_opts(const rsh_attention_opts *given, rsh_attention_opts *o) {
     if (!given) return rshn_fail(RSH_EVALUE, "Attention: opts is NULL");
     NN_READ_OPTS(given, RSH_ATTENTION_OPTS_INIT, o);
-    NN_TRY(rshn_check_size("Attention", "the width", o->width));
-    NN_TRY(rshn_check_size("Attention", "the number of heads", o->heads));
+    NN_TRY(rshn_check_size("Attention", "width", o->width));
+    NN_TRY(rshn_check_size("Attention", "heads", o->heads));
     if (o->width % o->heads == 0) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "Attention: a width of %lld is not a multiple of %lld heads", (long long)o->width,
+    return rshn_fail(RSH_EVALUE, "Attention: width must be a multiple of heads, got %lld and %lld", (long long)o->width,
                      (long long)o->heads);
 }
 
@@ -94,10 +96,10 @@ rsh_status rsh_attention_new(const rsh_attention_opts *opts, rsh_dtype dtype, rs
     return st;
 }
 
-/* ---- the block ---- */
+/* ---- transformer block ---- */
 
-/* x + drop(y); takes y over. */
-static rsh_status add_to_stream(rsh_module *m, rsh_value *x, rsh_value *y, rsh_value **out) {
+/* Computes x + drop(y); takes ownership of y. */
+static rsh_status add_residual(rsh_module *m, rsh_value *x, rsh_value *y, rsh_value **out) {
     rsh_value *dropped = NULL;
     rsh_status st = rsh_module_forward(rshn_slot_child(m, "drop"), y, &dropped);
     rsh_value_free(y);
@@ -106,7 +108,7 @@ static rsh_status add_to_stream(rsh_module *m, rsh_value *x, rsh_value *y, rsh_v
     return st;
 }
 
-static rsh_status through(rsh_module *m, const char *name, rsh_value **v) {
+static rsh_status run_child(rsh_module *m, const char *name, rsh_value **v) {
     rsh_value *next = NULL;
     NN_TRY(rsh_module_forward(rshn_slot_child(m, name), *v, &next));
     rsh_value_free(*v);
@@ -123,19 +125,21 @@ static rsh_status activate(rsh_value **v) {
 }
 
 static rsh_status run_block(rsh_module *m, rsh_value *const *in, rsh_value **out) {
-    if (!in[0]) return rshn_fail(RSH_EVALUE, "TransformerBlock without an input");
+    if (!in[0]) return rshn_fail(RSH_EVALUE, "TransformerBlock: the input is missing");
     rsh_value *v = rsh_value_hold(in[0]), *middle = NULL;
-    rsh_status st = through(m, "norm1", &v);
-    if (!st) st = through(m, "attention", &v);
-    if (!st) st = add_to_stream(m, in[0], v, &middle);
+    rsh_status st = run_child(m, "norm1", &v);
+    if (!st) st = run_child(m, "attention", &v);
+    if (!st)
+        st = add_residual(m, in[0], v, &middle);
     else rsh_value_free(v);
     if (st) return st;
     v = rsh_value_hold(middle);
-    st = through(m, "norm2", &v);
-    if (!st) st = through(m, "up", &v);
+    st = run_child(m, "norm2", &v);
+    if (!st) st = run_child(m, "up", &v);
     if (!st) st = activate(&v);
-    if (!st) st = through(m, "down", &v);
-    if (!st) st = add_to_stream(m, middle, v, out);
+    if (!st) st = run_child(m, "down", &v);
+    if (!st)
+        st = add_residual(m, middle, v, out);
     else rsh_value_free(v);
     rsh_value_free(middle);
     return st;
@@ -165,7 +169,7 @@ rsh_status rsh_transformer_block_new(const rsh_attention_opts *opts, int64_t hid
                                      rsh_module **module) {
     rsh_attention_opts o = RSH_ATTENTION_OPTS_INIT;
     NN_TRY(read_opts(opts, &o));
-    NN_TRY(rshn_check_size("TransformerBlock", "the hidden width", hidden));
+    NN_TRY(rshn_check_size("TransformerBlock", "hidden", hidden));
     rsh_module *m = NULL;
     NN_TRY(rsh_module_new(&block, &o, module ? &m : NULL));
     rsh_status st = fill_block(m, &o, hidden, dtype);

@@ -1,23 +1,24 @@
-/* Linear: x W' + b, on one rank or over the ranks that share the weight. */
+/* Linear: x W' + b, on one rank or on all ranks that share the weight. */
 #include <math.h>
 
 #include "nn/impl.h"
 #include "nn/layer.h"
 
-static rsh_status forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+static rsh_status linear_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *weight = rshn_slot_value(m, "weight"), *bias = rshn_slot_value(m, "bias");
-    if (!in[0] || !weight) return rshn_fail(RSH_EVALUE, "Linear without %s", weight ? "an input" : "a weight");
+    if (!in[0] || !weight) return rshn_fail(RSH_EVALUE, "Linear: the %s is missing", weight ? "input" : "weight");
     if (rsh_value_sharded(weight) && !rsh_value_get_kind(weight, NULL))
         return rshn_sharded_linear(in[0], weight, bias, out);
     return rsh_nn_linear(in[0], weight, bias, out);
 }
 
 static const char *const inputs[] = {"input"};
-static const rsh_module_kind linear = {.name = "Linear", .nin = 1, .nout = 1, .inputs = inputs, .forward = forward};
+static const rsh_module_kind linear = {
+    .name = "Linear", .nin = 1, .nout = 1, .inputs = inputs, .forward = linear_forward};
 
 rsh_status rsh_linear_new(int64_t in, int64_t out, bool bias, rsh_dtype dtype, rsh_module **module) {
-    NN_TRY(rshn_check_size("Linear", "the input's width", in));
-    NN_TRY(rshn_check_size("Linear", "the output's width", out));
+    NN_TRY(rshn_check_size("Linear", "in", in));
+    NN_TRY(rshn_check_size("Linear", "out", out));
     rsh_module *m = NULL;
     NN_TRY(rsh_module_new(&linear, NULL, module ? &m : NULL));
     double bound = 1 / sqrt((double)in);

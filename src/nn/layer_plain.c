@@ -1,4 +1,4 @@
-/* Plain layers: those without parameters, and modules one after the other. */
+/* Plain layers: layers without parameters, and sequences of modules. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 static const char *const inputs[] = {"input"};
 
 static rsh_status needs_input(const rsh_module *m, rsh_value *const *in) {
-    return in[0] ? RSH_OK : rshn_fail(RSH_EVALUE, "%s without an input", m->kind->name);
+    return in[0] ? RSH_OK : rshn_fail(RSH_EVALUE, "%s: the input is missing", m->kind->name);
 }
 
 /* ---- dropout ---- */
 
-static rsh_status drop(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+static rsh_status dropout_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(needs_input(m, in));
     double p = *(const double *)m->state;
     if (!m->training || p == 0) {
@@ -26,38 +26,38 @@ static rsh_status drop(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     return rsh_nn_dropout(in[0], p, now.seed, now.call, out);
 }
 
-static const rsh_module_kind dropout = {"Dropout", 1, 1, inputs, drop, sizeof(double), NULL};
+static const rsh_module_kind dropout = {"Dropout", 1, 1, inputs, dropout_forward, sizeof(double), NULL};
 
 rsh_status rsh_dropout_new(double p, rsh_module **module) {
-    if (!(p >= 0 && p <= 1)) return rshn_fail(RSH_EVALUE, "Dropout with probability %.17g", p);
+    if (!(p >= 0 && p <= 1)) return rshn_fail(RSH_EVALUE, "Dropout: p must be 0 to 1, got %.17g", p);
     return rsh_module_new(&dropout, &p, module);
 }
 
 /* ---- activations ---- */
 
-static rsh_status relu(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+static rsh_status relu_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(needs_input(m, in));
     return rsh_nn_relu(in[0], out);
 }
 
-static rsh_status gelu(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+static rsh_status gelu_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(needs_input(m, in));
     return rsh_nn_gelu(in[0], *(const rsh_gelu *)m->state, out);
 }
 
-static const rsh_module_kind relu_kind = {"ReLU", 1, 1, inputs, relu, 0, NULL};
-static const rsh_module_kind gelu_kind = {"GELU", 1, 1, inputs, gelu, sizeof(rsh_gelu), NULL};
+static const rsh_module_kind relu_kind = {"ReLU", 1, 1, inputs, relu_forward, 0, NULL};
+static const rsh_module_kind gelu_kind = {"GELU", 1, 1, inputs, gelu_forward, sizeof(rsh_gelu), NULL};
 
 rsh_status rsh_relu_new(rsh_module **module) { return rsh_module_new(&relu_kind, NULL, module); }
 
 rsh_status rsh_gelu_new(rsh_gelu form, rsh_module **module) {
-    if (form != RSH_GELU_ERF && form != RSH_GELU_TANH) return rshn_fail(RSH_EVALUE, "GELU of form %d", (int)form);
+    if (form != RSH_GELU_ERF && form != RSH_GELU_TANH) return rshn_fail(RSH_EVALUE, "GELU: unknown form %d", (int)form);
     return rsh_module_new(&gelu_kind, &form, module);
 }
 
-/* ---- one after the other ---- */
+/* ---- Sequential ---- */
 
-static rsh_status run_all(rsh_module *m, rsh_value *const *in, rsh_value **out) {
+static rsh_status sequential_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     NN_TRY(needs_input(m, in));
     rsh_value *v = rsh_value_hold(in[0]);
     for (int64_t i = 0; i < m->nslots; i++) {
@@ -72,11 +72,11 @@ static rsh_status run_all(rsh_module *m, rsh_value *const *in, rsh_value **out) 
     return RSH_OK;
 }
 
-static const rsh_module_kind sequential = {"Sequential", 1, 1, inputs, run_all, 0, NULL};
+static const rsh_module_kind sequential = {"Sequential", 1, 1, inputs, sequential_forward, 0, NULL};
 
 rsh_status rsh_sequential_new(int n, rsh_module *const *children, rsh_module **module) {
-    if (n < 0 || (n && !children))
-        return rshn_fail(RSH_EVALUE, "Sequential of %d modules at %p", n, (const void *)children);
+    if (n < 0) return rshn_fail(RSH_EVALUE, "Sequential: the number of modules must be at least 0, got %d", n);
+    if (n && !children) return rshn_fail(RSH_EVALUE, "Sequential: children is NULL");
     rsh_module *m = NULL;
     NN_TRY(rsh_module_new(&sequential, NULL, module ? &m : NULL));
     rsh_status st = RSH_OK;

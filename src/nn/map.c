@@ -1,15 +1,15 @@
-/* Map: elementwise functions on tensors, which broadcast to the result and have any strides.
+/* Map: elementwise functions on tensors with any strides, which broadcast to the result.
  *
- * Dims that lie alike in all operands are merged, so most calls are one row.  Rows are cut into ranges of elements of
- * the result, which the pool's threads take. */
+ * Dims that have matching strides in all operands are merged, so most calls process a single row.  The elements of the
+ * result are divided into ranges for the threads of the pool. */
 #include "nn/impl.h"
 
 #include <string.h>
 
-enum { OPERANDS = 3, GRAIN = 16384 }; /* elements that are worth a thread */
+enum { OPERANDS = 3, GRAIN = 16384 }; /* elements for which another thread pays off */
 
 typedef struct walk {
-    int n, nd;                              /* operands; dims after merging, at least 1 */
+    int n, nd;                              /* number of operands; number of dims after merging, at least 1 */
     int64_t size[RSH_MAX_NDIM], count;      /* of the result */
     int64_t stride[OPERANDS][RSH_MAX_NDIM]; /* in elements */
     const char *data[OPERANDS];
@@ -17,7 +17,7 @@ typedef struct walk {
     char *out;
 } walk;
 
-/* How the rows of a call are computed. */
+/* The function and operands of a call. */
 typedef struct mapping {
     walk w;
     double p[2];
@@ -79,33 +79,33 @@ static void map_row(const mapping *m, const char *const *x, char *y, int64_t n) 
         m->where((const uint8_t *)x[0], w->stride[0][d], x[1], w->stride[1][d], x[2], w->stride[2][d], y, n);
 }
 
-/* A place in the result: index of its row, and where the operands are. */
+/* A position in the result: the index of its row, and the addresses of the operands. */
 typedef struct cursor {
     int64_t index[RSH_MAX_NDIM];
     const char *x[OPERANDS];
 } cursor;
 
-static void move(const walk *w, cursor *c, int d, int64_t steps) {
+static void advance_dim(const walk *w, cursor *c, int d, int64_t steps) {
     for (int k = 0; k < w->n; k++) c->x[k] += steps * w->stride[k][d] * (int64_t)w->item[k];
 }
 
-static void seek(const walk *w, cursor *c, int64_t at) {
+static void seek_element(const walk *w, cursor *c, int64_t at) {
     for (int k = 0; k < w->n; k++) c->x[k] = w->data[k];
     for (int d = w->nd - 1; d >= 0; d--) {
         c->index[d] = d ? at % w->size[d] : at;
         at = d ? at / w->size[d] : 0;
-        move(w, c, d, c->index[d]);
+        advance_dim(w, c, d, c->index[d]);
     }
 }
 
 static void next_row(const walk *w, cursor *c) {
     int d = w->nd - 1;
-    move(w, c, d, -c->index[d]);
+    advance_dim(w, c, d, -c->index[d]);
     c->index[d] = 0;
     while (--d >= 0) {
-        move(w, c, d, 1);
+        advance_dim(w, c, d, 1);
         if (++c->index[d] < w->size[d]) return;
-        move(w, c, d, -w->size[d]);
+        advance_dim(w, c, d, -w->size[d]);
         c->index[d] = 0;
     }
 }
@@ -114,7 +114,7 @@ static void map_range(void *ctx, int64_t lo, int64_t hi) {
     const mapping *m = ctx;
     const walk *w = &m->w;
     cursor c;
-    for (seek(w, &c, lo); lo < hi; next_row(w, &c)) {
+    for (seek_element(w, &c, lo); lo < hi; next_row(w, &c)) {
         int64_t n = w->size[w->nd - 1] - c.index[w->nd - 1];
         if (n > hi - lo) n = hi - lo;
         map_row(m, c.x, w->out + lo * (int64_t)w->out_item, n);

@@ -1,4 +1,4 @@
-/* Model state: all values of a model checkpoint under their names in the files. */
+/* Model state: collects all values of a model checkpoint under their names in the files. */
 #include "nn/model_state.h"
 
 #include <stdio.h>
@@ -26,11 +26,11 @@ static rsh_status add_alias(naming *w, const char *path, const rsh_value *v) {
     while (w->first[i].value != v) i++;
     NN_TRY(RSHN_GROW(a->at, a->n + 1, &a->room));
     rshn_tied_path one = {rshn_duplicate(path), rshn_duplicate(w->first[i].path)};
-    a->at[a->n++] = one; /* freed with the others if it has no memory */
+    a->at[a->n++] = one; /* freed with the others if memory has run out */
     return one.path && one.first ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
 }
 
-static rsh_status note(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status note_path(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     naming *w = ctx;
     bool was = false;
     (void)owner, (void)name;
@@ -47,7 +47,7 @@ static rsh_status note(void *ctx, const char *path, rsh_module *owner, const cha
 rsh_status rshn_tied_of(rsh_module *m, rshn_tied *out) {
     naming w = {.aliases = out};
     *out = (rshn_tied){0};
-    rsh_status st = rsh_module_each_parameter(m, true, note, &w);
+    rsh_status st = rsh_module_each_parameter(m, true, note_path, &w);
     for (int64_t i = 0; i < w.n; i++) rshn_free(w.first[i].path);
     rshn_free(w.first);
     rshn_seen_free(&w.seen);
@@ -76,7 +76,9 @@ static rsh_status copy_model(const rsh_state_dict *from, const rshn_tied *tied, 
     for (int64_t i = 0; i < rsh_state_dict_count(from); i++) {
         const char *name = rsh_state_dict_name(from, i);
         if (begins_with(name, RSHN_OPTIMIZER_PREFIX) || begins_with(name, RSHN_EXTRA_PREFIX))
-            return rshn_fail(RSH_EKEY, "the path \"%s\" begins with a word of checkpoints, \"optimizer\" or \"extra\"",
+            return rshn_fail(RSH_EKEY,
+                             "path \"%s\" must not begin with \"optimizer.\" or \"extra.\", which "
+                             "checkpoints reserve; rename the module",
                              name);
         if (strcmp(rshn_tied_first(tied, name), name)) continue;
         NN_TRY(rsh_state_dict_set(out, name, rsh_state_dict_value(from, i)));
@@ -88,7 +90,9 @@ static rsh_status check_filled(void *ctx, const char *path, rsh_module *m) {
     (void)ctx;
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "\"%s\" of module \"%s\" has no elements yet: call rsh_module_materialize",
+            return rshn_fail(RSH_ERUNTIME,
+                             "parameter \"%s\" of module \"%s\" is still deferred; call "
+                             "rsh_module_materialize first",
                              m->slot[i].name, path);
     return RSH_OK;
 }
@@ -110,7 +114,7 @@ rsh_status rshn_prefixed_state(const rsh_state_dict *from, const char *prefix, r
     for (int64_t i = 0; i < rsh_state_dict_count(from); i++) {
         const char *own = rsh_state_dict_name(from, i);
         if (snprintf(name, sizeof name, "%s%s", prefix, own) >= (int)sizeof name)
-            return rshn_fail(RSH_EVALUE, "the name \"%.100s...\" is too long for a checkpoint", own);
+            return rshn_fail(RSH_EVALUE, "name \"%.100s...\" is too long for a checkpoint; shorten the path", own);
         NN_TRY(rsh_state_dict_set(out, name, rsh_state_dict_value(from, i)));
     }
     return RSH_OK;

@@ -1,4 +1,4 @@
-/* model_state: all values of a model checkpoint under their names in the files. */
+/* model_state: collects all values of a model checkpoint under their names in the files. */
 #ifndef RESHARD_NN_MODEL_STATE_H
 #define RESHARD_NN_MODEL_STATE_H
 
@@ -7,13 +7,13 @@
 #define RSHN_OPTIMIZER_PREFIX "optimizer."
 #define RSHN_EXTRA_PREFIX     "extra."
 
-/* Puts the values of a module into the dict: its state dict, with tied parameters under their first
- * path.  RSH_EKEY if a name begins with one of the prefixes. */
+/* Adds the values of a module to the dict: its state dict, with tied parameters under their first
+ * path only.  RSH_EKEY if a name begins with one of the prefixes. */
 rsh_status rshn_model_state(rsh_module *m, rsh_state_dict *out);
-/* Puts the entries of `from` into the dict under "prefix" + name.  `from` may be NULL. */
+/* Adds the entries of `from`, which may be NULL, to the dict under prefix + name. */
 rsh_status rshn_prefixed_state(const rsh_state_dict *from, const char *prefix, rsh_state_dict *out);
 
-/* Other paths of tied parameters. */
+/* A further path of a tied parameter. */
 typedef struct rshn_tied_path {
     char *path, *first; /* owned */
 } rshn_tied_path;
@@ -22,7 +22,7 @@ typedef struct rshn_tied {
     int64_t n, room;
 } rshn_tied;
 rsh_status rshn_tied_of(rsh_module *m, rshn_tied *out);
-/* The first path of the parameter at a path; the path itself if it is not tied. */
+/* Returns the first path of the parameter at a path; the path itself if it is not tied. */
 const char *rshn_tied_first(const rshn_tied *a, const char *path);
 void rshn_tied_end(rshn_tied *a);
 

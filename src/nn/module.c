@@ -1,4 +1,4 @@
-/* Module: made, called, freed. */
+/* Module: creates, calls and frees modules. */
 #include "nn/module.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 static const rsh_module_kind no_kind = {.name = "?"};
 
 static rsh_status check_kind(const rsh_module_kind *k) {
-    if (!k || !k->name) return rshn_fail(RSH_EVALUE, "a module of a kind that is %s", k ? "without a name" : "NULL");
+    if (!k || !k->name) return rshn_fail(RSH_EVALUE, "rsh_module_new: %s", k ? "the kind has no name" : "kind is NULL");
     if (k->nin < 0 || k->nout < 0 || k->nin > RSHN_MOST_VALUES || k->nout > RSHN_MOST_VALUES)
-        return rshn_fail(RSH_EVALUE, "%s has %d inputs and %d outputs; 0 to %d are possible", k->name, k->nin, k->nout,
-                         RSHN_MOST_VALUES);
+        return rshn_fail(RSH_EVALUE, "%s: numbers of inputs and outputs must be 0 to %d, got %d and %d", k->name,
+                         RSHN_MOST_VALUES, k->nin, k->nout);
     return RSH_OK;
 }
 
@@ -71,12 +71,13 @@ static void free_values(int n, rsh_value **v) {
     for (int i = 0; i < n; i++) rsh_value_free(v[i]);
 }
 
-/* References to all inputs, in the order of the kind. */
-static rsh_status collect(const rsh_module_kind *k, int nin, rsh_value *const *in, int nnamed,
-                          const rsh_named_input *named, rsh_value **all) {
-    if (nin < 0 || nin > k->nin || (nin && !in))
-        return rshn_fail(RSH_EVALUE, "%s takes %d inputs; %d are given, at %p", k->name, k->nin, nin, (const void *)in);
-    if (nnamed && !named) return rshn_fail(RSH_EVALUE, "%s: %d named inputs at NULL", k->name, nnamed);
+/* Collects references to all inputs, in the order of the kind. */
+static rsh_status collect_inputs(const rsh_module_kind *k, int nin, rsh_value *const *in, int nnamed,
+                                 const rsh_named_input *named, rsh_value **all) {
+    if (nin < 0 || nin > k->nin)
+        return rshn_fail(RSH_EVALUE, "%s: expected at most %d inputs, got %d", k->name, k->nin, nin);
+    if (nin && !in) return rshn_fail(RSH_EVALUE, "%s: the list of inputs is NULL", k->name);
+    if (nnamed && !named) return rshn_fail(RSH_EVALUE, "%s: the list of named inputs is NULL", k->name);
     for (int i = 0; i < nin; i++) all[i] = rsh_value_hold(in[i]);
     rsh_status st = RSH_OK;
     for (int i = 0; !st && i < nnamed; i++) st = place_named(k, &named[i], all);
@@ -95,7 +96,9 @@ static rsh_status run_pre_hooks(rsh_module *m, rsh_value **in) {
 static rsh_status check_filled(const rsh_module *m) {
     for (int64_t i = 0; i < m->nslots; i++)
         if (m->slot[i].init)
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" of %s has no elements yet: call rsh_module_materialize",
+            return rshn_fail(RSH_ERUNTIME,
+                             "parameter \"%s\" of %s is still deferred; call rsh_module_materialize "
+                             "first",
                              m->slot[i].name, m->kind->name);
     return RSH_OK;
 }
@@ -105,11 +108,11 @@ static rsh_status run_forward(rsh_module *m, rsh_value *const *in, rsh_value **o
     if (!m->kind->forward) return rshn_fail(RSH_EUNSUP, "%s has no forward function", m->kind->name);
     rsh_status st = (m->recompute ? rshn_recompute_forward : m->kind->forward)(m, in, out);
     for (int i = 0; !st && i < m->kind->nout; i++)
-        if (!out[i]) st = rshn_fail(RSH_ERUNTIME, "%s: forward left output %d empty", m->kind->name, i);
+        if (!out[i]) st = rshn_fail(RSH_ERUNTIME, "%s: the forward function did not set output %d", m->kind->name, i);
     return st;
 }
 
-/* *done counts the hooks that have had their turn, the failing one among them. */
+/* *done counts the hooks that have run, including one that failed. */
 static rsh_status run_hooks(rsh_module *m, rsh_value *const *in, rsh_value **out, int64_t *done) {
     for (int64_t i = 0; i < m->nhooks; i++) {
         if (m->hook[i].kind != RSHN_FORWARD) continue;
@@ -119,7 +122,7 @@ static rsh_status run_hooks(rsh_module *m, rsh_value *const *in, rsh_value **out
     return RSH_OK;
 }
 
-/* The call has failed: hooks that are always called have their turn now.  The sentence stays. */
+/* After a failure, runs the remaining RSH_HOOK_ALWAYS hooks.  The error message is kept. */
 static rsh_status fail_call(rsh_module *m, rsh_status st, rsh_value *const *in, rsh_value **out, int64_t done) {
     char sentence[1024];
     snprintf(sentence, sizeof sentence, "%s", rsh_error_detail());
@@ -140,8 +143,8 @@ rsh_status rsh_module_call_named(rsh_module *m, int nin, rsh_value *const *in, i
     if (!m || !out) return rshn_fail(RSH_EVALUE, "rsh_module_call: %s is NULL", m ? "out" : "m");
     rsh_value *all[RSHN_MOST_VALUES] = {0}, *got[RSHN_MOST_VALUES] = {0};
     int64_t done = 0;
-    NN_TRY(collect(m->kind, nin, in, nnamed, named, all));
-    rsh_module_hold(m); /* a hook may take it out of its tree */
+    NN_TRY(collect_inputs(m->kind, nin, in, nnamed, named, all));
+    rsh_module_hold(m); /* a hook may remove it from its tree */
     m->calls++;
     rsh_status st = run_pre_hooks(m, all);
     if (!st) st = run_forward(m, all, got);
@@ -160,7 +163,11 @@ rsh_status rsh_module_call(rsh_module *m, int nin, rsh_value *const *in, rsh_val
 
 rsh_status rsh_module_forward(rsh_module *m, rsh_value *in, rsh_value **out) {
     const rsh_module_kind *k = m ? m->kind : &no_kind;
-    if (!in) return rshn_fail(RSH_EVALUE, "%s: the input is NULL", k->name);
-    if (m && k->nout != 1) return rshn_fail(RSH_EVALUE, "%s has %d outputs, not one", k->name, k->nout);
+    if (!in) return rshn_fail(RSH_EVALUE, "%s: in is NULL", k->name);
+    if (m && k->nout != 1)
+        return rshn_fail(RSH_EVALUE,
+                         "%s: rsh_module_forward needs a module with one output, this "
+                         "one has %d; use rsh_module_call",
+                         k->name, k->nout);
     return rsh_module_call(m, 1, &in, out);
 }

@@ -1,7 +1,7 @@
-/* Module load: a tree and its optimizer from a checkpoint, all of it or nothing.
+/* Module load: loads a tree and its optimizer from a checkpoint, completely or not at all.
  *
- * Every rank reads the headers and compares names and shapes.  Then elements are loaded beside the tree, in the layouts
- * of its values, and only when all ranks have all of it are they put in place. */
+ * Every rank reads the headers and compares names and shapes.  Then elements are loaded into new memory, in the layouts
+ * of the tree's values.  They are copied into the tree only when all ranks have succeeded. */
 #include <reshard/nn/checkpoint.h>
 
 #include <stdio.h>
@@ -15,34 +15,34 @@
 #include "nn/optim.h"
 #include "nn/state_dict.h"
 
-/* What one tensor of the files becomes. */
+/* Where a tensor of the files belongs. */
 typedef enum home { MODEL, OPTIMIZER, EXTRA } home;
 
 typedef struct item {
     int64_t tensor; /* of the checkpoint */
     home home;
-    char *name;       /* owned: in the home's state dict */
+    char *name;       /* owned; name in the home's state dict */
     rsh_value *fresh; /* owned */
-    bool is_number;   /* of an optimizer: read already */
+    bool is_number;   /* a number of an optimizer, which has already been read */
 } item;
 
 typedef struct loading {
     rsh_comm *comm;
     rsh_module *m;
     rsh_module_load_opts o;
-    rsh_ckpt *files, *mapped; /* owned; mapped: what the map makes of the files; NULL: there is none */
+    rsh_ckpt *files, *mapped; /* owned; mapped: the files after applying the map; NULL: no map */
     const rsh_ckpt *ckpt;     /* the one to load from */
-    rsh_state_dict *model; /* owned: what the tree has */
+    rsh_state_dict *model;    /* owned; the values of the tree */
     rshn_tied tied;
-    char *used; /* owned: for each tensor of the checkpoint */
+    char *used; /* owned; a flag for each tensor of the checkpoint */
     item *at;
     int64_t n, room;
     rshn_fit_report report;
-    rsh_state_dict *state[3]; /* owned: what was loaded, by home */
-    rshn_trained *fresh;      /* owned: new state of the optimizer */
+    rsh_state_dict *state[3]; /* owned; the loaded values, by home */
+    rshn_trained *fresh;      /* owned; new state of the optimizer */
 } loading;
 
-/* ---- which tensors, and do they fit? ---- */
+/* ---- matching tensors with values ---- */
 
 static rsh_status add_item(loading *l, int64_t tensor, home home, const char *name, const rsh_value *like) {
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
@@ -57,8 +57,9 @@ static bool fits(const rsh_ckpt_entry *e, const rsh_value *v) {
            (!e->ndim || !memcmp(e->shape, rsh_value_shape(v), (size_t)e->ndim * sizeof *e->shape));
 }
 
-/* The tensor of that name in the files is for a value like this one. */
-static rsh_status want(loading *l, const char *file_name, home home, const char *name, const rsh_value *like) {
+/* Requests a tensor of the files for a value like this one. */
+static rsh_status request_tensor(loading *l, const char *file_name, home home, const char *name,
+                                 const rsh_value *like) {
     int64_t t = rsh_ckpt_find(l->ckpt, file_name);
     rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     if (t < 0) return rshn_fit_missing(&l->report, file_name), RSH_OK;
@@ -66,12 +67,13 @@ static rsh_status want(loading *l, const char *file_name, home home, const char 
     l->used[t] = 1;
     if (!fits(&e, like)) return rshn_fit_misfit(&l->report, file_name, e.ndim, e.shape, like), RSH_OK;
     rsh_status st = rsh_dtype_check_convert(e.dtype, rsh_value_dtype(like));
-    if (st) return rshn_fail(st, "\"%.300s\" is %s in the files and %s in the model", file_name,
-                             rsh_dtype_name(e.dtype), rsh_dtype_name(rsh_value_dtype(like)));
+    if (st)
+        return rshn_fail(st, "\"%.300s\": cannot convert %s in the files to %s in the model", file_name,
+                         rsh_dtype_name(e.dtype), rsh_dtype_name(rsh_value_dtype(like)));
     return add_item(l, t, home, name, like);
 }
 
-/* A tied parameter may be in the files under any of its paths. */
+/* A tied parameter may be stored under any of its paths. */
 static const char *stored_name(const loading *l, const char *first) {
     if (rsh_ckpt_find(l->ckpt, first) >= 0) return first;
     for (int64_t i = 0; i < l->tied.n; i++)
@@ -80,27 +82,27 @@ static const char *stored_name(const loading *l, const char *first) {
     return first;
 }
 
-static rsh_status want_model(loading *l) {
+static rsh_status request_model(loading *l) {
     NN_TRY(rsh_state_dict_new(&l->model));
     NN_TRY(rshn_model_state(l->m, l->model));
     NN_TRY(rshn_tied_of(l->m, &l->tied));
     for (int64_t i = 0; i < rsh_state_dict_count(l->model); i++) {
         const char *name = rsh_state_dict_name(l->model, i);
-        NN_TRY(want(l, stored_name(l, name), MODEL, name, rsh_state_dict_value(l->model, i)));
+        NN_TRY(request_tensor(l, stored_name(l, name), MODEL, name, rsh_state_dict_value(l->model, i)));
     }
-    for (int64_t i = 0; i < l->tied.n; i++) { /* a second copy of a tied parameter is expected too */
+    for (int64_t i = 0; i < l->tied.n; i++) { /* further copies of a tied parameter are not unexpected */
         int64_t t = rsh_ckpt_find(l->ckpt, l->tied.at[i].path);
         if (t >= 0) l->used[t] = 1;
     }
     return RSH_OK;
 }
 
-static rsh_status want_extra(loading *l) {
+static rsh_status request_extra(loading *l) {
     char name[1300];
     for (int64_t i = 0; i < rsh_state_dict_count(l->o.extra); i++) {
         const char *own = rsh_state_dict_name(l->o.extra, i);
         snprintf(name, sizeof name, RSHN_EXTRA_PREFIX "%.1200s", own);
-        NN_TRY(want(l, name, EXTRA, own, rsh_state_dict_value(l->o.extra, i)));
+        NN_TRY(request_tensor(l, name, EXTRA, own, rsh_state_dict_value(l->o.extra, i)));
     }
     return RSH_OK;
 }
@@ -123,20 +125,20 @@ static rsh_status read_number(loading *l, int64_t t, const char *name) {
     return RSH_OK;
 }
 
-/* A tensor of the files under "optimizer.". */
-static rsh_status take_state(loading *l, int64_t t, const rsh_ckpt_entry *e) {
+/* Handles a tensor of the files whose name begins with "optimizer.". */
+static rsh_status request_state_tensor(loading *l, int64_t t, const rsh_ckpt_entry *e) {
     const char *name = e->name + strlen(RSHN_OPTIMIZER_PREFIX);
     const rsh_value *like = NULL;
     switch (rshn_optimizer_entry(l->o.optimizer, name, &like)) {
-    case RSHN_STATE_SLOT: return want(l, e->name, OPTIMIZER, name, like);
+    case RSHN_STATE_SLOT: return request_tensor(l, e->name, OPTIMIZER, name, like);
     case RSHN_STATE_NUMBER:
         l->used[t] = 1;
         if (!e->ndim && e->dtype == RSH_F64) return read_number(l, t, name);
-        return rshn_fail(RSH_EVALUE, "\"%.300s\" must be an f64 without dims, got %s of %d dims", e->name,
-                         rsh_dtype_name(e->dtype), e->ndim);
+        return rshn_fail(RSH_EVALUE, "\"%.300s\" must be a 0-D f64, got a %d-D %s", e->name, e->ndim,
+                         rsh_dtype_name(e->dtype));
     case RSHN_STATE_UNKNOWN: break;
     }
-    return RSH_OK; /* nothing has used it: it is unexpected */
+    return RSH_OK; /* not marked as used, so it is reported as unexpected */
 }
 
 static void note_needed(void *ctx, const char *name) {
@@ -148,12 +150,12 @@ static void note_needed(void *ctx, const char *name) {
 
 static bool begins_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
-static rsh_status want_state(loading *l) {
+static rsh_status request_state(loading *l) {
     rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     if (!l->o.optimizer) return RSH_OK;
     for (int64_t t = 0; t < rsh_ckpt_ntensors(l->ckpt); t++) {
         NN_TRY(rsh_ckpt_get_tensor(l->ckpt, t, &e));
-        if (begins_with(e.name, RSHN_OPTIMIZER_PREFIX)) NN_TRY(take_state(l, t, &e));
+        if (begins_with(e.name, RSHN_OPTIMIZER_PREFIX)) NN_TRY(request_state_tensor(l, t, &e));
     }
     NN_TRY(rsh_state_dict_new(&l->state[OPTIMIZER]));
     for (int64_t i = 0; i < l->n; i++)
@@ -162,7 +164,7 @@ static rsh_status want_state(loading *l) {
     return rshn_optimizer_each_needed(l->o.optimizer, l->state[OPTIMIZER], note_needed, l);
 }
 
-/* What nobody takes.  The state of an optimizer and extra values may be left in the files. */
+/* Reports tensors that nothing uses.  State of an optimizer and extra values may be left unused. */
 static rsh_status note_unexpected(loading *l) {
     rsh_ckpt_entry e = RSH_CKPT_ENTRY_INIT;
     for (int64_t t = 0; t < rsh_ckpt_ntensors(l->ckpt); t++) {
@@ -174,22 +176,22 @@ static rsh_status note_unexpected(loading *l) {
     return RSH_OK;
 }
 
-static rsh_status compare(loading *l, const char *path) {
+static rsh_status compare_names(loading *l, const char *path) {
     NN_TRY(rsh_ckpt_open(path, l->o.from, &l->files));
     if (l->o.map) NN_TRY(rsh_ckpt_map(l->files, l->o.map, &l->mapped));
     l->ckpt = l->mapped ? l->mapped : l->files;
     l->used = rshn_calloc((size_t)rsh_ckpt_ntensors(l->ckpt) + 1, 1);
     if (!l->used) return rshn_fail(RSH_ENOMEM, "no memory to load a checkpoint");
-    NN_TRY(want_model(l));
-    NN_TRY(want_extra(l));
-    NN_TRY(want_state(l));
+    NN_TRY(request_model(l));
+    NN_TRY(request_extra(l));
+    NN_TRY(request_state(l));
     NN_TRY(note_unexpected(l));
     return rshn_fit_status(&l->report, path, l->o.flags & RSH_LOAD_NONSTRICT);
 }
 
 /* ---- elements ---- */
 
-/* The lists that rsh_ckpt_load takes: a tensor is there once for each layout that ranks have for it. */
+/* The lists for rsh_ckpt_load: a tensor appears once for each layout that ranks have for it. */
 typedef struct lists {
     const char **name;
     rsh_sharded **tensor;
@@ -217,12 +219,12 @@ static rsh_status make_lists(const loading *l, const rshn_joint *j, const int64_
     return RSH_OK;
 }
 
-/* Values that come from the files. */
+/* Values that are loaded from the files. */
 typedef struct wanted {
     int64_t n;
     rsh_value **value;
     const char **name;
-    int64_t *index; /* of the item */
+    int64_t *index; /* index of the item */
 } wanted;
 
 static rsh_status list_wanted(const loading *l, wanted *w) {
@@ -262,9 +264,9 @@ static rsh_status load_elements(loading *l, rsh_status st) {
     return st;
 }
 
-/* ---- in place ---- */
+/* ---- installing ---- */
 
-static rsh_status prepare(loading *l) {
+static rsh_status prepare_state(loading *l) {
     for (int h = MODEL; h <= EXTRA; h += EXTRA - MODEL) NN_TRY(rsh_state_dict_new(&l->state[h]));
     for (int64_t i = 0; i < l->n; i++)
         if (l->at[i].home != OPTIMIZER)
@@ -272,8 +274,8 @@ static rsh_status prepare(loading *l) {
     return l->o.optimizer ? rshn_optimizer_prepare(l->o.optimizer, l->state[OPTIMIZER], &l->fresh) : RSH_OK;
 }
 
-/* Hooks see what was loaded; after the ranks have agreed nothing fails any more. */
-static rsh_status put_in_place(loading *l) {
+/* Hooks see the loaded values.  After the ranks have agreed nothing can fail any more. */
+static rsh_status install_values(loading *l) {
     NN_TRY(rshn_module_load_state(l->m, l->state[MODEL], RSH_LOAD_NONSTRICT, l->comm));
     if (l->o.optimizer) rshn_optimizer_commit(l->o.optimizer, l->state[OPTIMIZER], l->fresh);
     for (int64_t i = 0; i < l->n; i++)
@@ -282,7 +284,7 @@ static rsh_status put_in_place(loading *l) {
     return RSH_OK;
 }
 
-static void end(loading *l) {
+static void free_loading(loading *l) {
     for (int64_t i = 0; i < l->n; i++) {
         rsh_value_free(l->at[i].fresh);
         rshn_free(l->at[i].name);
@@ -307,10 +309,10 @@ rsh_status rsh_module_load(rsh_module *m, rsh_comm *comm, const char *path, cons
     loading l = {.comm = comm, .m = m, .o = RSH_MODULE_LOAD_OPTS_INIT};
     if (!comm) return rshn_fail(RSH_EVALUE, "rsh_module_load: comm is NULL");
     rsh_status st = read_arguments(&l, path, opts);
-    if (!st) st = compare(&l, path);
+    if (!st) st = compare_names(&l, path);
     st = load_elements(&l, st);
-    if (!st) st = rsh_comm_agree(comm, prepare(&l));
-    if (!st) st = put_in_place(&l);
-    end(&l);
+    if (!st) st = rsh_comm_agree(comm, prepare_state(&l));
+    if (!st) st = install_values(&l);
+    free_loading(&l);
     return st;
 }

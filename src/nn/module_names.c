@@ -24,7 +24,7 @@ rshn_slot *rshn_slot_find(const rsh_module *m, const char *name) {
     return NULL;
 }
 
-/* What was known of the gradient of another value. */
+/* Forgets what was known about the gradient of the old value. */
 static void forget_ranks(rshn_slot *s) {
     rshn_ranks_drop(s->ranks);
     s->ranks = NULL;
@@ -38,7 +38,7 @@ void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value, 
         if (s->kind == RSHN_CHILD || s->value != old) continue;
         rsh_value_free(s->value);
         s->value = rsh_value_hold(value);
-        if (ranks == s->ranks) continue; /* what is known of the gradient stays */
+        if (ranks == s->ranks) continue; /* keep what is known about the gradient */
         forget_ranks(s);
         s->ranks = rshn_ranks_hold(ranks);
     }
@@ -55,18 +55,19 @@ void rshn_slot_clear(rshn_slot *s) {
 /* ---- setting ---- */
 
 static rsh_status check_name(const rsh_module *m, const char *name, rshn_slot_kind kind) {
-    if (!m || !name) return rshn_fail(RSH_EVALUE, "a %s with NULL for its %s", kinds[kind], m ? "name" : "module");
-    if (!*name) return rshn_fail(RSH_EKEY, "a %s of %s with an empty name", kinds[kind], m->kind->name);
-    if (strchr(name, '.')) return rshn_fail(RSH_EKEY, "a %s named \"%s\": names have no dots", kinds[kind], name);
+    if (!m || !name) return rshn_fail(RSH_EVALUE, "cannot set a %s: %s is NULL", kinds[kind], m ? "name" : "m");
+    if (!*name) return rshn_fail(RSH_EKEY, "cannot set a %s of %s: the name is empty", kinds[kind], m->kind->name);
+    if (strchr(name, '.'))
+        return rshn_fail(RSH_EKEY, "cannot set %s \"%s\": a name must not contain dots", kinds[kind], name);
     const rshn_slot *there = rshn_slot_find(m, name);
     if (there && there->kind != kind)
-        return rshn_fail(RSH_EKEY, "\"%s\" of %s is a %s and cannot become a %s", name, m->kind->name,
+        return rshn_fail(RSH_EKEY, "cannot set \"%s\" of %s: it is already a %s, not a %s", name, m->kind->name,
                          kinds[there->kind], kinds[kind]);
     return RSH_OK;
 }
 
-/* The slot of the name, made if it is not there. */
-static rsh_status take_slot(rsh_module *m, const char *name, rshn_slot_kind kind, rshn_slot **out) {
+/* Returns the slot with this name, and creates it if necessary. */
+static rsh_status find_or_add_slot(rsh_module *m, const char *name, rshn_slot_kind kind, rshn_slot **out) {
     *out = rshn_slot_find(m, name);
     if (*out) return RSH_OK;
     NN_TRY(RSHN_GROW(m->slot, m->nslots + 1, &m->slot_room));
@@ -81,8 +82,9 @@ static rsh_status set_value(rsh_module *m, const char *name, rshn_slot_kind kind
     rshn_slot *slot = NULL;
     NN_TRY(check_name(m, name, kind));
     if (value && !rsh_value_is_leaf(value))
-        return rshn_fail(RSH_EVALUE, "%s \"%s\" is the result of an op; only a leaf can be one", kinds[kind], name);
-    NN_TRY(take_slot(m, name, kind, &slot));
+        return rshn_fail(RSH_EVALUE, "%s \"%s\" must be a leaf, but it is the output of an op; use rsh_value_detach",
+                         kinds[kind], name);
+    NN_TRY(find_or_add_slot(m, name, kind, &slot));
     rsh_value_hold(value);
     rsh_value_free(slot->value);
     rshn_free(slot->init);
@@ -112,8 +114,9 @@ rsh_status rsh_module_set_child(rsh_module *m, const char *name, rsh_module *chi
     rshn_slot *slot = NULL;
     NN_TRY(check_name(m, name, RSHN_CHILD));
     if (child && contains(child, m))
-        return rshn_fail(RSH_EVALUE, "child \"%s\" of %s contains that module", name, m->kind->name);
-    NN_TRY(take_slot(m, name, RSHN_CHILD, &slot));
+        return rshn_fail(RSH_EVALUE, "child \"%s\" of %s contains that module; a tree cannot have cycles", name,
+                         m->kind->name);
+    NN_TRY(find_or_add_slot(m, name, RSHN_CHILD, &slot));
     rsh_module_hold(child);
     rsh_module_free(slot->child);
     slot->child = child;
@@ -122,8 +125,8 @@ rsh_status rsh_module_set_child(rsh_module *m, const char *name, rsh_module *chi
 
 /* ---- getting ---- */
 
-static rsh_status get(const rsh_module *m, const char *name, rshn_slot_kind kind, const rshn_slot **out) {
-    if (!m || !name) return rshn_fail(RSH_EVALUE, "a %s with NULL for its %s", kinds[kind], m ? "name" : "module");
+static rsh_status find_slot_of_kind(const rsh_module *m, const char *name, rshn_slot_kind kind, const rshn_slot **out) {
+    if (!m || !name) return rshn_fail(RSH_EVALUE, "cannot get a %s: %s is NULL", kinds[kind], m ? "name" : "m");
     *out = rshn_slot_find(m, name);
     if (!*out || (*out)->kind != kind)
         return rshn_fail(RSH_EATTR, "%s has no %s \"%s\"%s%s", m->kind->name, kinds[kind], name,
@@ -133,8 +136,8 @@ static rsh_status get(const rsh_module *m, const char *name, rshn_slot_kind kind
 
 static rsh_status get_value(const rsh_module *m, const char *name, rshn_slot_kind kind, rsh_value **out) {
     const rshn_slot *slot = NULL;
-    if (!out) return rshn_fail(RSH_EVALUE, "a %s with NULL for the result", kinds[kind]);
-    NN_TRY(get(m, name, kind, &slot));
+    if (!out) return rshn_fail(RSH_EVALUE, "cannot get a %s: out is NULL", kinds[kind]);
+    NN_TRY(find_slot_of_kind(m, name, kind, &slot));
     *out = slot->value;
     return RSH_OK;
 }
@@ -150,14 +153,14 @@ rsh_status rsh_module_buffer(const rsh_module *m, const char *name, rsh_value **
 rsh_status rsh_module_child(const rsh_module *m, const char *name, rsh_module **out) {
     const rshn_slot *slot = NULL;
     if (!out) return rshn_fail(RSH_EVALUE, "rsh_module_child: out is NULL");
-    NN_TRY(get(m, name, RSHN_CHILD, &slot));
+    NN_TRY(find_slot_of_kind(m, name, RSHN_CHILD, &slot));
     *out = slot->child;
     return RSH_OK;
 }
 
 /* ---- paths ---- */
 
-/* The child that the first `length` bytes of the step name. */
+/* Returns the child whose name is the first `length` bytes of `step`. */
 static rsh_module *step_down(const rsh_module *m, const char *step, size_t length) {
     for (int64_t i = 0; i < m->nslots; i++) {
         const rshn_slot *s = &m->slot[i];
@@ -167,7 +170,7 @@ static rsh_module *step_down(const rsh_module *m, const char *step, size_t lengt
 }
 
 /* Follows the first `length` bytes of the path. */
-static rsh_status follow(rsh_module *m, const char *path, size_t length, rsh_module **out) {
+static rsh_status follow_path(rsh_module *m, const char *path, size_t length, rsh_module **out) {
     for (size_t at = 0; at < length;) {
         size_t step = strcspn(path + at, ".");
         if (step > length - at) step = length - at;
@@ -187,7 +190,7 @@ rsh_status rsh_module_submodule(rsh_module *m, const char *path, rsh_module **ou
         return rshn_fail(RSH_EVALUE, "rsh_module_submodule: %s is NULL", !m ? "m" : path ? "out" : "path");
     size_t length = strlen(path);
     if (length && path[length - 1] == '.') return rshn_fail(RSH_EATTR, "path \"%s\" ends with a dot", path);
-    return follow(m, path, length, out);
+    return follow_path(m, path, length, out);
 }
 
 rsh_status rsh_module_owner(rsh_module *m, const char *path, rsh_module **owner, const char **name) {
@@ -195,7 +198,7 @@ rsh_status rsh_module_owner(rsh_module *m, const char *path, rsh_module **owner,
         return rshn_fail(RSH_EVALUE, "rsh_module_owner: %s is NULL",
                          !m ? "m" : !path ? "path" : owner ? "name" : "owner");
     const char *dot = strrchr(path, '.');
-    NN_TRY(follow(m, path, dot ? (size_t)(dot - path) : 0, owner));
+    NN_TRY(follow_path(m, path, dot ? (size_t)(dot - path) : 0, owner));
     *name = dot ? dot + 1 : path;
     return RSH_OK;
 }

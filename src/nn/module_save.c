@@ -1,4 +1,4 @@
-/* Module save: a tree and its optimizer as one checkpoint. */
+/* Module save: saves a tree and its optimizer as one checkpoint. */
 #include <reshard/nn/checkpoint.h>
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "nn/joint_layouts.h"
 #include "nn/model_state.h"
 
-/* What this rank has to save. */
+/* The values that this rank saves. */
 typedef struct saving {
     rsh_state_dict *all;
     const char **name; /* owned list, borrowed names */
-    rsh_value **value; /* the same */
+    rsh_value **value; /* owned list, borrowed values */
     int64_t n;
     rshn_joint joint;
     rsh_sharded **tensor; /* owned */
@@ -48,13 +48,13 @@ static rsh_status list_values(saving *s) {
     return RSH_OK;
 }
 
-/* Of several classes the first is stored. */
+/* If there are several classes, the first one is stored. */
 static rsh_status make_tensors(saving *s) {
     for (int64_t i = 0; i < s->n; i++) NN_TRY(rshn_joint_tensor(&s->joint, 0, i, s->value[i], &s->tensor[i]));
     return RSH_OK;
 }
 
-static void end(saving *s) {
+static void free_saving(saving *s) {
     for (int64_t i = 0; s->tensor && i < s->n; i++) rsh_sharded_free(s->tensor[i]);
     rshn_free(s->tensor);
     rshn_free(s->name);
@@ -73,6 +73,6 @@ rsh_status rsh_module_save(rsh_module *m, rsh_comm *comm, const char *path, cons
     st = rshn_joint_make(comm, st, s.n, s.name, s.value, &s.joint);
     if (!st) st = rsh_comm_agree(comm, make_tensors(&s));
     if (!st) st = rsh_ckpt_save(comm, path, s.n, s.name, (const rsh_sharded *const *)s.tensor, o.files);
-    end(&s);
+    free_saving(&s);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Module state: the state dict of a tree, and loading one. */
+/* Module state: creates the state dict of a tree, and loads one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "nn/state_dict.h"
 
 typedef struct prefix {
-    char text[1024]; /* of the module at hand, with a dot at the end, or "" */
+    char text[1024]; /* path of the current module, with a trailing dot, or "" */
 } prefix;
 
-static rsh_status longer(const prefix *before, const char *name, prefix *out) {
+static rsh_status extend_prefix(const prefix *before, const char *name, prefix *out) {
     int n = snprintf(out->text, sizeof out->text, "%s%s.", before->text, name);
     if (n < (int)sizeof out->text) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "the path \"%s%s\" is longer than %zu bytes", before->text, name,
+    return rshn_fail(RSH_EVALUE, "path \"%s%s\" is too long, at most %zu bytes", before->text, name,
                      sizeof out->text - 2);
 }
 
@@ -26,14 +26,14 @@ static rsh_status run_hooks(rsh_module *m, rshn_hook_kind kind, rsh_state_dict *
 
 static bool is_state(const rshn_slot *s) { return s->value && (s->kind == RSHN_PARAMETER || s->persistent); }
 
-/* The name of an entry, which lacks the dot of a prefix. */
+/* Returns the name of an entry, which has no trailing dot. */
 static rsh_status entry_name(const prefix *at, const rshn_slot *s, prefix *out) {
-    NN_TRY(longer(at, s->name, out));
+    NN_TRY(extend_prefix(at, s->name, out));
     out->text[strlen(out->text) - 1] = 0;
     return RSH_OK;
 }
 
-/* ---- out ---- */
+/* ---- saving ---- */
 
 static rsh_status add_value(const prefix *at, const rshn_slot *s, rsh_state_dict *d) {
     prefix name;
@@ -45,14 +45,14 @@ static rsh_status add_value(const prefix *at, const rshn_slot *s, rsh_state_dict
     return st;
 }
 
-static rsh_status collect(rsh_module *m, const prefix *at, rsh_state_dict *d) {
+static rsh_status collect_values(rsh_module *m, const prefix *at, rsh_state_dict *d) {
     for (int64_t i = 0; i < m->nslots; i++)
         if (is_state(&m->slot[i])) NN_TRY(add_value(at, &m->slot[i], d));
     for (int64_t i = 0; i < m->nslots; i++) {
         prefix below;
         if (!m->slot[i].child) continue;
-        NN_TRY(longer(at, m->slot[i].name, &below));
-        NN_TRY(collect(m->slot[i].child, &below, d));
+        NN_TRY(extend_prefix(at, m->slot[i].name, &below));
+        NN_TRY(collect_values(m->slot[i].child, &below, d));
     }
     return run_hooks(m, RSHN_STATE, d, at);
 }
@@ -61,19 +61,19 @@ rsh_status rsh_module_state_dict(rsh_module *m, rsh_state_dict **out) {
     if (!m || !out) return rshn_fail(RSH_EVALUE, "rsh_module_state_dict: %s is NULL", m ? "out" : "m");
     rsh_state_dict *d = NULL;
     NN_TRY(rsh_state_dict_new(&d));
-    rsh_status st = collect(m, &(prefix){""}, d);
+    rsh_status st = collect_values(m, &(prefix){""}, d);
     if (st) rsh_state_dict_free(d);
     else *out = d;
     return st;
 }
 
-/* ---- in ---- */
+/* ---- loading ---- */
 
 typedef struct loading {
     rsh_state_dict *d;
     unsigned flags;
-    char *used;        /* [entries]: some parameter takes it */
-    char missing[512]; /* names, for the sentence */
+    char *used;        /* [entries]: a parameter uses the entry */
+    char missing[512]; /* names, for the error message */
     rsh_comm *comm;    /* of the first distributed parameter; NULL: none so far */
     rsh_status (*step)(struct loading *l, const char *name, rsh_value *from, rsh_value *to);
 } loading;
@@ -95,7 +95,7 @@ static void mark_used(loading *l, const rsh_value *from) {
         if (rsh_state_dict_value(l->d, i) == from) l->used[i] = 1;
 }
 
-static rsh_status visit(loading *l, rsh_module *m, const prefix *at) {
+static rsh_status visit_slots(loading *l, rsh_module *m, const prefix *at) {
     for (int64_t i = 0; i < m->nslots; i++) {
         prefix name;
         if (!is_state(&m->slot[i])) continue;
@@ -107,8 +107,8 @@ static rsh_status visit(loading *l, rsh_module *m, const prefix *at) {
     for (int64_t i = 0; i < m->nslots; i++) {
         prefix below;
         if (!m->slot[i].child) continue;
-        NN_TRY(longer(at, m->slot[i].name, &below));
-        NN_TRY(visit(l, m->slot[i].child, &below));
+        NN_TRY(extend_prefix(at, m->slot[i].name, &below));
+        NN_TRY(visit_slots(l, m->slot[i].child, &below));
     }
     return RSH_OK;
 }
@@ -118,7 +118,7 @@ static rsh_status run_load_hooks(rsh_module *m, const prefix *at, rsh_state_dict
     for (int64_t i = 0; i < m->nslots; i++) {
         prefix below;
         if (!m->slot[i].child) continue;
-        NN_TRY(longer(at, m->slot[i].name, &below));
+        NN_TRY(extend_prefix(at, m->slot[i].name, &below));
         NN_TRY(run_load_hooks(m->slot[i].child, &below, d));
     }
     return RSH_OK;
@@ -132,7 +132,9 @@ static rsh_status check_names(const loading *l) {
             snprintf(extra + used, sizeof extra - used, "%s\"%s\"", used ? ", " : "", rsh_state_dict_name(l->d, i));
     }
     if ((l->flags & RSH_LOAD_NONSTRICT) || (!*extra && !*l->missing)) return RSH_OK;
-    return rshn_fail(RSH_ERUNTIME, "the state dict does not fit: missing %s; unexpected %s",
+    return rshn_fail(RSH_ERUNTIME,
+                     "the state dict does not match the module: missing %s; unexpected %s; use "
+                     "RSH_LOAD_NONSTRICT to ignore this",
                      *l->missing ? l->missing : "nothing", *extra ? extra : "nothing");
 }
 
@@ -140,7 +142,7 @@ static rsh_status check_all(loading *l, rsh_module *m) {
     l->used = rshn_calloc((size_t)rsh_state_dict_count(l->d) + 1, 1);
     if (!l->used) return rshn_fail(RSH_ENOMEM, "no memory to load a state dict");
     l->step = check_step;
-    rsh_status st = visit(l, m, &(prefix){""});
+    rsh_status st = visit_slots(l, m, &(prefix){""});
     if (!st) st = check_names(l);
     rshn_free(l->used);
     l->used = NULL;
@@ -162,12 +164,12 @@ rsh_status rshn_module_load_state(rsh_module *m, rsh_state_dict *d, unsigned fla
     if (comm) st = rsh_comm_agree(comm, st);
     if (st) return st;
     l.step = copy_step;
-    return visit(&l, m, &(prefix){""});
+    return visit_slots(&l, m, &(prefix){""});
 }
 
 rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned flags) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: m is NULL");
-    rsh_comm *comm = NULL; /* found first, so that a rank that refuses can tell the others */
+    rsh_comm *comm = NULL; /* found first, so that a rank that fails can tell the others */
     NN_TRY(rsh_module_each_parameter(m, true, find_comm, &comm));
     return rshn_module_load_state(m, d, flags, comm);
 }

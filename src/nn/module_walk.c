@@ -1,4 +1,4 @@
-/* Walk: visits to the modules, parameters and buffers of a tree. */
+/* Walk: visits the modules, parameters and buffers of a tree. */
 #include "nn/module.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "nn/impl.h"
 
-/* ---- what a walk has seen ---- */
+/* ---- sets of visited objects ---- */
 
 static int64_t home_of(const rshn_seen *s, const void *p) {
     uint64_t h = (uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u;
@@ -19,7 +19,7 @@ static int64_t home_of(const rshn_seen *s, const void *p) {
 static rsh_status grow_seen(rshn_seen *s) {
     rshn_seen more = {.room = s->room ? 2 * s->room : 32};
     more.at = rshn_calloc((size_t)more.room, sizeof *more.at);
-    if (!more.at) return rshn_fail(RSH_ENOMEM, "no memory for a walk over %lld modules", (long long)more.room);
+    if (!more.at) return rshn_fail(RSH_ENOMEM, "no memory to walk over %lld modules", (long long)more.room);
     for (int64_t i = 0; i < s->room; i++)
         if (s->at[i]) more.at[home_of(&more, s->at[i])] = s->at[i];
     more.n = s->n;
@@ -41,7 +41,7 @@ bool rshn_seen_has(const rshn_seen *s, const void *p) { return s->room && s->at[
 
 void rshn_seen_free(rshn_seen *s) { rshn_free(s->at); }
 
-/* ---- paths that grow and shrink ---- */
+/* ---- the path of the current module ---- */
 
 typedef struct walk {
     char *path;
@@ -52,8 +52,8 @@ typedef struct walk {
     void *ctx;
 } walk;
 
-/* Appends a name; *length is that of the path, before and after. */
-static rsh_status append(walk *w, const char *name, int64_t *length) {
+/* Appends a name; *length is the length of the path before and after. */
+static rsh_status append_name(walk *w, const char *name, int64_t *length) {
     int64_t bytes = (int64_t)strlen(name), dot = *length > 0;
     NN_TRY(RSHN_GROW(w->path, *length + dot + bytes + 1, &w->room));
     if (dot) w->path[*length] = '.';
@@ -62,20 +62,20 @@ static rsh_status append(walk *w, const char *name, int64_t *length) {
     return RSH_OK;
 }
 
-static rsh_status visit(walk *w, rsh_module *m, int64_t length);
+static rsh_status visit_module(walk *w, rsh_module *m, int64_t length);
 
 static rsh_status visit_children(walk *w, rsh_module *m, int64_t length) {
     for (int64_t i = 0; i < m->nslots; i++) {
         if (!m->slot[i].child) continue;
         int64_t longer = length;
-        NN_TRY(append(w, m->slot[i].name, &longer));
-        NN_TRY(visit(w, m->slot[i].child, longer));
+        NN_TRY(append_name(w, m->slot[i].name, &longer));
+        NN_TRY(visit_module(w, m->slot[i].child, longer));
         w->path[length] = 0;
     }
     return RSH_OK;
 }
 
-static rsh_status visit(walk *w, rsh_module *m, int64_t length) {
+static rsh_status visit_module(walk *w, rsh_module *m, int64_t length) {
     bool was = false;
     NN_TRY(rshn_seen_add(&w->seen, m, &was));
     if (was && !w->repeats) return RSH_OK;
@@ -85,12 +85,12 @@ static rsh_status visit(walk *w, rsh_module *m, int64_t length) {
     return RSH_OK;
 }
 
-static rsh_status run(rsh_module *m, walk *w) {
-    if (!m || !w->fn) return rshn_fail(RSH_EVALUE, "a walk with NULL for its %s", m ? "function" : "module");
+static rsh_status run_walk(rsh_module *m, walk *w) {
+    if (!m || !w->fn) return rshn_fail(RSH_EVALUE, "cannot walk over the modules: %s is NULL", m ? "fn" : "m");
     rsh_status st = RSHN_GROW(w->path, 64, &w->room);
     if (!st) {
         *w->path = 0;
-        st = visit(w, m, 0);
+        st = visit_module(w, m, 0);
     }
     rshn_free(w->path);
     rshn_seen_free(&w->seen);
@@ -98,11 +98,11 @@ static rsh_status run(rsh_module *m, walk *w) {
 }
 
 rsh_status rsh_module_each_module(rsh_module *m, rsh_module_fn fn, void *ctx) {
-    return run(m, &(walk){.fn = fn, .ctx = ctx});
+    return run_walk(m, &(walk){.fn = fn, .ctx = ctx});
 }
 
 rsh_status rsh_module_apply(rsh_module *m, rsh_module_fn fn, void *ctx) {
-    return run(m, &(walk){.fn = fn, .ctx = ctx, .children_first = true});
+    return run_walk(m, &(walk){.fn = fn, .ctx = ctx, .children_first = true});
 }
 
 /* ---- values ---- */
@@ -136,8 +136,8 @@ static rsh_status visit_values(void *ctx, const char *path, rsh_module *m) {
 }
 
 static rsh_status walk_values(rsh_module *m, value_walk *w) {
-    if (!w->fn) return rshn_fail(RSH_EVALUE, "a walk with NULL for its function");
-    rsh_status st = run(m, &(walk){.fn = visit_values, .ctx = w, .repeats = w->tied});
+    if (!w->fn) return rshn_fail(RSH_EVALUE, "cannot walk over the values: fn is NULL");
+    rsh_status st = run_walk(m, &(walk){.fn = visit_values, .ctx = w, .repeats = w->tied});
     rshn_seen_free(&w->seen);
     return st;
 }
@@ -150,7 +150,7 @@ rsh_status rsh_module_each_buffer(rsh_module *m, rsh_value_fn fn, void *ctx) {
     return walk_values(m, &(value_walk){.kind = RSHN_BUFFER, .fn = fn, .ctx = ctx});
 }
 
-/* ---- what is done to a whole tree ---- */
+/* ---- changes of a whole tree ---- */
 
 void rsh_module_train(rsh_module *m, bool training) {
     if (!m) return;
@@ -158,21 +158,22 @@ void rsh_module_train(rsh_module *m, bool training) {
     for (int64_t i = 0; i < m->nslots; i++) rsh_module_train(m->slot[i].child, training);
 }
 
-static rsh_status can_require(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status check_can_require_grad(void *ctx, const char *path, rsh_module *owner, const char *name,
+                                         rsh_value *v) {
     (void)ctx, (void)owner, (void)name;
     if (rsh_value_dtype(v) == RSH_F32 || rsh_value_dtype(v) == RSH_F64) return RSH_OK;
-    return rshn_fail(RSH_ETYPE, "parameter \"%s\" is %s; only f32 and f64 have gradients", path,
+    return rshn_fail(RSH_ETYPE, "parameter \"%s\" must be f32 or f64 to require a gradient, got %s", path,
                      rsh_dtype_name(rsh_value_dtype(v)));
 }
 
-static rsh_status require(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status set_requires_grad(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)path, (void)owner, (void)name;
     return rsh_value_set_requires_grad(v, *(const bool *)ctx);
 }
 
 rsh_status rsh_module_require_grad(rsh_module *m, bool requires_grad) {
-    if (requires_grad) NN_TRY(rsh_module_each_parameter(m, false, can_require, NULL));
-    return rsh_module_each_parameter(m, false, require, &requires_grad);
+    if (requires_grad) NN_TRY(rsh_module_each_parameter(m, false, check_can_require_grad, NULL));
+    return rsh_module_each_parameter(m, false, set_requires_grad, &requires_grad);
 }
 
 static rsh_status drop_grad(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {

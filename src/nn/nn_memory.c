@@ -1,4 +1,4 @@
-/* Memory: nn's door to malloc, for handles and lists.  Elements of tensors come from the core library. */
+/* Memory: nn calls malloc only here, for handles and lists.  Elements of tensors come from the core library. */
 #include <stdlib.h>
 #include <string.h>
 

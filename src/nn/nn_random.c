@@ -1,4 +1,4 @@
-/* Random: a thread's seed and call number, and values filled by them. */
+/* Random: a thread's seed and call counter, and functions that fill values with random numbers. */
 #include <reshard/nn/random.h>
 
 #include <reshard/math.h>
@@ -25,7 +25,7 @@ rsh_random_state rsh_random_next_state(void) {
     return now;
 }
 
-/* One seed for a call: those of neighbouring calls have nothing in common. */
+/* Mixes seed and call number to one seed, so that numbers of successive calls are independent. */
 static uint64_t seed_of(rsh_random_state s) {
     uint64_t x = s.seed + 0x9e3779b97f4a7c15u * (s.call + 1);
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -50,7 +50,7 @@ static void scale_dims(const rsh_tensor *t, int d, char *at, double scale, doubl
         for (int64_t i = 0; i < n; i++) scale_dims(t, d + 1, at + i * stride, scale, shift);
 }
 
-static rsh_status draw(rsh_value *v, bool normal, uint64_t seed) {
+static rsh_status draw_standard(rsh_value *v, bool normal, uint64_t seed) {
     const rsh_sharded *s = rsh_value_sharded(v);
     if (s) return normal ? rsh_sharded_normal(s, seed) : rsh_sharded_uniform(s, seed);
     rsh_random from = {.seed = seed};
@@ -58,14 +58,14 @@ static rsh_status draw(rsh_value *v, bool normal, uint64_t seed) {
     return normal ? rsh_math_normal(t, &from) : rsh_math_uniform(t, &from);
 }
 
-static rsh_status fill(rsh_value *v, bool normal, double scale, double shift) {
+static rsh_status fill_random(rsh_value *v, bool normal, double scale, double shift) {
     rsh_dtype dtype = rsh_value_dtype(v);
-    if (!v) return rshn_fail(RSH_EVALUE, "random numbers for a value of NULL");
+    if (!v) return rshn_fail(RSH_EVALUE, "cannot draw random numbers: v is NULL");
     if (dtype != RSH_F32 && dtype != RSH_F64)
-        return rshn_fail(RSH_ETYPE, "random numbers for a value of %s; f32 and f64 have them", rsh_dtype_name(dtype));
+        return rshn_fail(RSH_ETYPE, "random numbers: dtype must be f32 or f64, got %s", rsh_dtype_name(dtype));
     if (!isfinite(scale) || !isfinite(shift))
-        return rshn_fail(RSH_EVALUE, "random numbers whose bounds or deviation are not finite");
-    NN_TRY(draw(v, normal, seed_of(rsh_random_next_state())));
+        return rshn_fail(RSH_EVALUE, "random numbers: bounds, mean and deviation must be finite");
+    NN_TRY(draw_standard(v, normal, seed_of(rsh_random_next_state())));
     for (int64_t i = 0; i < rsh_value_nparts(v); i++) {
         const rsh_tensor *part = rsh_value_part(v, i);
         if (rsh_tensor_count(part)) scale_dims(part, 0, rsh_tensor_data(part), scale, shift);
@@ -74,5 +74,7 @@ static rsh_status fill(rsh_value *v, bool normal, double scale, double shift) {
     return RSH_OK;
 }
 
-rsh_status rsh_random_uniform(rsh_value *v, double lo, double hi) { return fill(v, false, hi - lo, lo); }
-rsh_status rsh_random_normal(rsh_value *v, double mean, double deviation) { return fill(v, true, deviation, mean); }
+rsh_status rsh_random_uniform(rsh_value *v, double lo, double hi) { return fill_random(v, false, hi - lo, lo); }
+rsh_status rsh_random_normal(rsh_value *v, double mean, double deviation) {
+    return fill_random(v, true, deviation, mean);
+}

@@ -1,8 +1,8 @@
-/* Threads of nn: the pool of each thread that uses nn, and how many threads BLAS takes.
+/* Threads of nn: the pool of each thread that uses nn, and the number of threads that BLAS uses.
  *
- * BLAS has one number of threads for the whole process.  The first user of nn sets it and remembers what it was, the
- * last one restores it.  Only OpenBLAS has a function for this, which is looked up weakly: other BLAS libraries are
- * left as they are. */
+ * BLAS has one number of threads for the whole process.  The first user of nn sets it and remembers the old number; the
+ * last one restores it.  Only OpenBLAS has a function for this, which is a weak symbol here; other BLAS libraries are
+ * not changed. */
 #include "nn/impl.h"
 
 #include <pthread.h>
@@ -12,10 +12,10 @@ extern int openblas_get_num_threads(void) __attribute__((weak));
 
 static struct {
     pthread_mutex_t lock;
-    int users;   /* that set BLAS threads */
-    int before;  /* BLAS threads before the first of them */
-    int chosen;  /* BLAS threads by the last of them */
-    int serials; /* sections in which BLAS has one thread */
+    int users;   /* number of threads that have set BLAS threads */
+    int before;  /* BLAS threads before the first user */
+    int chosen;  /* BLAS threads that the last user set */
+    int serials; /* number of sections in which BLAS has one thread */
 } blas = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct {
@@ -55,15 +55,15 @@ void rshn_blas_serial_end(bool began) {
     pthread_mutex_unlock(&blas.lock);
 }
 
-/* Ranks that share this machine's cores with the calling one, itself included. */
-static int neighbours(const rsh_comm *comm) {
+/* Returns the number of ranks that share this machine's cores with the calling one, including itself. */
+static int ranks_on_node(const rsh_comm *comm) {
     int n = 0, node = comm ? rsh_comm_node(comm, rsh_comm_rank(comm)) : 0;
     for (int r = 0; comm && r < rsh_comm_size(comm); r++) n += rsh_comm_node(comm, r) == node;
     return n ? n : 1;
 }
 
 static int default_threads(const rsh_comm *comm) {
-    int share = rsh_usable_cores() / neighbours(comm);
+    int share = rsh_usable_cores() / ranks_on_node(comm);
     return share > 1 ? share : 1;
 }
 
@@ -71,7 +71,7 @@ rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts) {
     rsh_nn_opts o = RSH_NN_OPTS_INIT;
     NN_READ_OPTS(opts, RSH_NN_OPTS_INIT, &o);
     int threads = o.threads;
-    if (threads < 0) return rshn_fail(RSH_EVALUE, "nn cannot use %d threads", threads);
+    if (threads < 0) return rshn_fail(RSH_EVALUE, "rsh_nn_open: threads must be at least 0, got %d", threads);
     if (mine.opens++) return RSH_OK;
     if (!threads) threads = default_threads(comm);
     rsh_status st = threads > 1 ? rsh_pool_new(threads, &mine.pool) : RSH_OK;
@@ -99,7 +99,7 @@ int rshn_threads(void) { return mine.pool ? rsh_pool_size(mine.pool) : 1; }
 
 /* ---- ranges ---- */
 
-enum { RANGES_A_THREAD = 4 }; /* more than one, so that a thread that starts late delays nobody */
+enum { RANGES_A_THREAD = 4 }; /* several per thread, so that a thread that starts late does not delay the others */
 
 int64_t rshn_ranges(int64_t n, int64_t grain) {
     int64_t most = mine.pool ? (int64_t)rshn_threads() * RANGES_A_THREAD : 1;
@@ -107,7 +107,7 @@ int64_t rshn_ranges(int64_t n, int64_t grain) {
     return full <= 1 ? 1 : full < most ? full : most;
 }
 
-static void cut(int64_t n, int64_t ranges, int64_t i, int64_t *lo, int64_t *hi) {
+static void range_at(int64_t n, int64_t ranges, int64_t i, int64_t *lo, int64_t *hi) {
     int64_t size = n / ranges, more = n % ranges;
     *lo = i * size + (i < more ? i : more);
     *hi = *lo + size + (i < more);
@@ -123,7 +123,7 @@ static void run_range(void *ctx, int64_t i, int worker) {
     const spreading *s = ctx;
     int64_t lo, hi;
     (void)worker;
-    cut(s->n, s->ranges, i, &lo, &hi);
+    range_at(s->n, s->ranges, i, &lo, &hi);
     s->fn(s->ctx, lo, hi);
 }
 

@@ -1,28 +1,28 @@
-/* Norm cut: layer norm and RMS norm over dims that ranks share.
+/* Norm cut: layer norm and RMS norm over dims that are cut over ranks.
  *
- * Forward combines the sum of each row, then that of its squared differences from the mean; backward two sums at once.
- * Elements stay where they are. */
+ * Forward reduces the sum of each row, then the sum of squared differences from the mean; backward reduces two sums at
+ * once.  Elements are not moved. */
 #include "nn/cut_line.h"
 
 #include <math.h>
 #include <reshard/math.h>
 
-static rsh_status map(rshn_map2_kind kind, const rsh_tensor *a, const rsh_tensor *b, rsh_tensor **out) {
+static rsh_status map_pair(rshn_map2_kind kind, const rsh_tensor *a, const rsh_tensor *b, rsh_tensor **out) {
     rshn_sizes to = rshn_sizes_of(a);
     return rshn_map2_new(kind, NULL, a, b, &to, out);
 }
 
-/* *t becomes a function of itself and b; b of NULL leaves it. */
-static rsh_status change(rshn_map2_kind kind, rsh_tensor **t, const rsh_tensor *b) {
+/* Replaces *t by a function of itself and b; no-op if b is NULL. */
+static rsh_status map_in_place(rshn_map2_kind kind, rsh_tensor **t, const rsh_tensor *b) {
     rsh_tensor *next = NULL;
     if (!b) return RSH_OK;
-    NN_TRY(map(kind, *t, b, &next));
+    NN_TRY(map_pair(kind, *t, b, &next));
     rsh_tensor_free(*t);
     *t = next;
     return RSH_OK;
 }
 
-static void root(const rsh_tensor *variance, double eps) {
+static void reciprocal_root(const rsh_tensor *variance, double eps) {
     for (int64_t i = 0; i < rsh_tensor_count(variance); i++) {
         if (rsh_tensor_dtype(variance) == RSH_F32) {
             float *v = (float *)rsh_tensor_data(variance) + i;
@@ -46,14 +46,14 @@ rsh_status rshn_norm_cut_forward(const rshn_line *l, const rshn_norm_cut *n, con
                                  rsh_tensor **y, rsh_tensor **mean, rsh_tensor **rstd) {
     rsh_tensor *low = NULL, *squares = NULL, *own = NULL;
     if (n->centred) NN_TRY(find_mean(l, n, in[0], mean));
-    rsh_status st = n->centred ? map(RSHN_SUB, in[0], *mean, &low) : rshn_alias(in[0], &low);
-    if (!st) st = map(RSHN_MUL, low, low, &squares);
+    rsh_status st = n->centred ? map_pair(RSHN_SUB, in[0], *mean, &low) : rshn_alias(in[0], &low);
+    if (!st) st = map_pair(RSHN_MUL, low, low, &squares);
     if (!st) st = rshn_sum(squares, l->dims, true, 1 / n->count, &own);
     NN_GOTO(rshn_line_combine(l, st, RSH_OP_SUM, own, rstd));
-    root(*rstd, n->eps);
-    NN_GOTO(map(RSHN_MUL, low, *rstd, y));
-    NN_GOTO(change(RSHN_MUL, y, in[1]));
-    st = change(RSHN_ADD, y, in[2]);
+    reciprocal_root(*rstd, n->eps);
+    NN_GOTO(map_pair(RSHN_MUL, low, *rstd, y));
+    NN_GOTO(map_in_place(RSHN_MUL, y, in[1]));
+    st = map_in_place(RSHN_ADD, y, in[2]);
 out:
     rsh_tensor_free(low);
     rsh_tensor_free(squares);
@@ -65,12 +65,12 @@ out:
 
 enum { X, WEIGHT, G, RSTD, MEAN };
 
-static rsh_status heights(const rsh_tensor *const *in, rsh_tensor **h) {
-    NN_TRY(in[MEAN] ? map(RSHN_SUB, in[X], in[MEAN], h) : rshn_alias(in[X], h));
-    return change(RSHN_MUL, h, in[RSTD]);
+static rsh_status normalized(const rsh_tensor *const *in, rsh_tensor **h) {
+    NN_TRY(in[MEAN] ? map_pair(RSHN_SUB, in[X], in[MEAN], h) : rshn_alias(in[X], h));
+    return map_in_place(RSHN_MUL, h, in[RSTD]);
 }
 
-/* The two sums of this rank's part of each row, one after the other along the first dim of the rows. */
+/* Computes the two sums of this rank's part of each row, concatenated along the first dim of the rows. */
 static rsh_status own_sums(const rshn_line *l, double count, const rsh_tensor *v, const rsh_tensor *h,
                            rsh_tensor **out) {
     rsh_tensor *part[2] = {NULL, NULL}, *vh = NULL, *window = NULL;
@@ -78,7 +78,7 @@ static rsh_status own_sums(const rshn_line *l, double count, const rsh_tensor *v
     rsh_status st;
     int first = 0;
     while (!(l->dims >> first & 1)) first++;
-    NN_GOTO(map(RSHN_MUL, v, h, &vh));
+    NN_GOTO(map_pair(RSHN_MUL, v, h, &vh));
     NN_GOTO(rshn_sum(v, l->dims, true, 1 / count, &part[0]));
     NN_GOTO(rshn_sum(vh, l->dims, true, 1 / count, &part[1]));
     sizes = rshn_sizes_of(part[0]);
@@ -100,7 +100,7 @@ out:
     return st;
 }
 
-/* rstd * (v - sums[0] - h * sums[1]); a norm that is not centred leaves the first out. */
+/* Computes rstd * (v - sums[0] - h * sums[1]); a norm that is not centred omits the first sum. */
 static rsh_status input_gradient(const rshn_line *l, bool centred, const rsh_tensor *v, const rsh_tensor *h,
                                  const rsh_tensor *rstd, const rsh_tensor *sums, rsh_tensor **gx) {
     rsh_tensor *a = NULL, *b = NULL, *slope = NULL;
@@ -109,10 +109,10 @@ static rsh_status input_gradient(const rshn_line *l, bool centred, const rsh_ten
     while (!(l->dims >> first & 1)) first++;
     NN_GOTO(rshn_window(sums, first, 0, 1, &a));
     NN_GOTO(rshn_window(sums, first, 1, 1, &b));
-    NN_GOTO(map(RSHN_MUL, h, b, &slope));
-    NN_GOTO(map(RSHN_SUB, v, slope, gx));
-    if (centred) NN_GOTO(change(RSHN_SUB, gx, a));
-    st = change(RSHN_MUL, gx, rstd);
+    NN_GOTO(map_pair(RSHN_MUL, h, b, &slope));
+    NN_GOTO(map_pair(RSHN_SUB, v, slope, gx));
+    if (centred) NN_GOTO(map_in_place(RSHN_SUB, gx, a));
+    st = map_in_place(RSHN_MUL, gx, rstd);
 out:
     rsh_tensor_free(a);
     rsh_tensor_free(b);
@@ -120,26 +120,26 @@ out:
     return st;
 }
 
-/* Summed over the rows. */
-static rsh_status over_rows(const rshn_line *l, const rsh_tensor *t, rsh_tensor **out) {
+/* Sums over all rows. */
+static rsh_status sum_over_rows(const rshn_line *l, const rsh_tensor *t, rsh_tensor **out) {
     return rshn_sum(t, ((1u << rsh_tensor_ndim(t)) - 1) & ~l->dims, false, 1, out);
 }
 
 static rsh_status affine_gradients(const rshn_line *l, const rsh_tensor *g, const rsh_tensor *h, const bool *wanted,
                                    rsh_tensor **out) {
     rsh_tensor *gh = NULL;
-    if (wanted[1]) NN_TRY(map(RSHN_MUL, g, h, &gh));
-    rsh_status st = gh ? over_rows(l, gh, &out[1]) : RSH_OK;
+    if (wanted[1]) NN_TRY(map_pair(RSHN_MUL, g, h, &gh));
+    rsh_status st = gh ? sum_over_rows(l, gh, &out[1]) : RSH_OK;
     rsh_tensor_free(gh);
-    return !st && wanted[2] ? over_rows(l, g, &out[2]) : st;
+    return !st && wanted[2] ? sum_over_rows(l, g, &out[2]) : st;
 }
 
 rsh_status rshn_norm_cut_backward(const rshn_line *l, const rshn_norm_cut *n, const rsh_tensor *const *in,
                                   const bool *wanted, rsh_tensor **out) {
     rsh_tensor *h = NULL, *v = NULL, *own = NULL, *sums = NULL;
-    rsh_status st = heights(in, &h);
+    rsh_status st = normalized(in, &h);
     if (!st) st = rshn_alias(in[G], &v);
-    if (!st) st = change(RSHN_MUL, &v, in[WEIGHT]);
+    if (!st) st = map_in_place(RSHN_MUL, &v, in[WEIGHT]);
     if (!st) st = own_sums(l, n->count, v, h, &own);
     NN_GOTO(rshn_line_combine(l, st, RSH_OP_SUM, own, &sums));
     if (wanted[0]) NN_GOTO(input_gradient(l, n->centred, v, h, in[RSTD], sums, &out[0]));

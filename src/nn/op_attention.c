@@ -1,8 +1,8 @@
 /* Attention: softmax(q k' / sqrt(d) + mask) v, one head at a time.
  *
- * A head's scores fit into a cache, so each head goes through all steps before the next one begins; heads are shared
- * out to the threads.  Slots q, k, v and the weights that softmax gave.  Results lie in memory as q, k and v do, so
- * that heads that were cut from one matrix become one again without a copy. */
+ * The scores of one head fit into a cache, so each head goes through all steps before the next one begins; heads are
+ * distributed over the threads.  Saved slots are q, k, v and the softmax weights.  Results have the memory order of q,
+ * k and v, so that heads that were split from one matrix can be merged again without a copy. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
@@ -10,13 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { Q, K, V, G, OPERANDS }; /* G: the gradient, or the result */
+enum { Q, K, V, G, OPERANDS }; /* G: the gradient in backward, the result in forward */
 
 typedef struct attention_attrs {
     bool causal;
 } attention_attrs;
 
-/* A tensor of matrices: the first one, and where the others are. */
+/* A batch of matrices: the first matrix, and the strides to the others. */
 typedef struct heads {
     rshn_matrix first;
     int64_t stride[RSH_MAX_NDIM];
@@ -26,10 +26,10 @@ typedef struct attending {
     const rshn_kernels *k;
     rsh_dtype dtype;
     size_t item;
-    int lead; /* leading dims */
+    int lead; /* number of leading dims */
     int64_t size[RSH_MAX_NDIM], count;
     heads in[OPERANDS], grad[3], mask;
-    const int64_t *visible; /* of a causal row; NULL: all */
+    const int64_t *visible; /* number of visible columns of each causal row; NULL: all */
     bool masked, mask_is_bool;
     double scale;
     char *weights; /* count matrices of rows by columns */
@@ -113,7 +113,7 @@ static void attend_back(const attending *a, int64_t i, char *scratch) {
     }
 }
 
-/* Range r of the heads, with a matrix of its own. */
+/* Processes range r of the heads, with its own scratch matrix. */
 static void back_ranges(void *ctx, int64_t lo, int64_t hi) {
     const attending *a = ctx;
     for (int64_t r = lo; r < hi; r++) {
@@ -124,7 +124,7 @@ static void back_ranges(void *ctx, int64_t lo, int64_t hi) {
 
 /* ---- set-up ---- */
 
-static rsh_status check(const rsh_tensor *const *in) {
+static rsh_status check_shapes(const rsh_tensor *const *in) {
     int n = rsh_tensor_ndim(in[Q]);
     NN_TRY(rshn_needs_alike("attention", 3, in));
     bool alike = n >= 2 && rsh_tensor_ndim(in[K]) == n && rsh_tensor_ndim(in[V]) == n;
@@ -134,19 +134,19 @@ static rsh_status check(const rsh_tensor *const *in) {
     if (alike && rsh_tensor_shape(in[Q])[n - 1] == rsh_tensor_shape(in[K])[n - 1] &&
         rsh_tensor_shape(in[K])[n - 2] == rsh_tensor_shape(in[V])[n - 2])
         return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "attention of %s, %s and %s: sizes do not match", rshn_shape_text(in[Q]),
-                     rshn_shape_text(in[K]), rshn_shape_text(in[V]));
+    return rshn_fail(RSH_EVALUE, "attention: shapes of q, k and v do not match, got %s, %s and %s",
+                     rshn_shape_text(in[Q]), rshn_shape_text(in[K]), rshn_shape_text(in[V]));
 }
 
-/* The tensor if BLAS can read its matrices, otherwise a dense copy. */
-static rsh_status readable(const rsh_tensor *t, rsh_tensor **out) {
+/* Returns the tensor if BLAS can read its matrices, otherwise a dense copy. */
+static rsh_status blas_readable(const rsh_tensor *t, rsh_tensor **out) {
     rshn_matrix m = heads_of(t).first;
     return rshn_matrix_fits(&m) ? rshn_alias(t, out) : rsh_math_convert(t, rsh_tensor_dtype(t), out);
 }
 
-/* A new tensor in the memory order of t if BLAS can write its matrices, otherwise row-major.  Dims of size 1 may have
- * any stride in t and more elements in the new tensor, so the order of t is not always one that fits. */
-static rsh_status writable_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tensor **out) {
+/* Creates a tensor in the memory order of t if BLAS can write its matrices, otherwise row-major.  A dim of size 1 may
+ * have any stride in t but more elements in the new tensor, so the order of t does not always fit. */
+static rsh_status new_blas_writable(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tensor **out) {
     NN_TRY(rshn_empty_as(t, sizes, out));
     rshn_matrix m = heads_of(*out).first;
     if (rshn_matrix_fits(&m)) return RSH_OK;
@@ -164,7 +164,7 @@ static attending attending_of(const rsh_tensor *q) {
     return a;
 }
 
-/* A mask repeated to the scores' sizes. */
+/* Broadcasts the mask to the shape of the scores. */
 static rsh_status set_mask(attending *a, const rsh_tensor *mask, rsh_tensor **view) {
     rshn_sizes to = {.n = a->lead + 2}, have, both;
     if (!mask) return RSH_OK;
@@ -175,11 +175,11 @@ static rsh_status set_mask(attending *a, const rsh_tensor *mask, rsh_tensor **vi
     to.at[a->lead + 1] = a->in[K].first.rows;
     a->mask_is_bool = dtype == RSH_BOOL || dtype == RSH_U8;
     if (!a->mask_is_bool && dtype != a->dtype)
-        return rshn_fail(RSH_ETYPE, "attention in %s with a mask of %s", rsh_dtype_name(a->dtype),
+        return rshn_fail(RSH_ETYPE, "attention: mask must be bool or %s, got %s", rsh_dtype_name(a->dtype),
                          rsh_dtype_name(dtype));
     NN_TRY(rshn_broadcast("attention", &to, &have, &both));
     if (both.n != to.n || memcmp(both.at, to.at, (size_t)to.n * sizeof *to.at))
-        return rshn_fail(RSH_EVALUE, "attention with a mask of %s on scores of %s", rshn_shape_text(mask),
+        return rshn_fail(RSH_EVALUE, "attention: mask %s does not broadcast to the scores %s", rshn_shape_text(mask),
                          rshn_sizes_text(to.n, to.at));
     NN_TRY(rshn_expand(mask, &to, view));
     a->mask = heads_of(*view);
@@ -212,19 +212,19 @@ static rsh_status attention_forward(rsh_grad_call *c) {
     const rsh_tensor *in[3] = {rsh_call_input(c, Q), rsh_call_input(c, K), rsh_call_input(c, V)};
     rsh_tensor *t[3] = {NULL}, *mask = NULL, *visible = NULL, *weights = NULL, *y = NULL;
     rsh_status st;
-    NN_TRY(check(in));
+    NN_TRY(check_shapes(in));
     attending a = attending_of(in[Q]);
     rshn_sizes to = rshn_sizes_of(in[Q]), square = to;
     to.at[to.n - 1] = rsh_tensor_shape(in[V])[to.n - 1];
     square.at[to.n - 1] = rsh_tensor_shape(in[K])[to.n - 2];
     for (int i = Q; i <= V; i++) {
-        NN_GOTO(readable(in[i], &t[i]));
+        NN_GOTO(blas_readable(in[i], &t[i]));
         a.in[i] = heads_of(t[i]);
     }
     NN_GOTO(set_mask(&a, rsh_call_input(c, 3), &mask));
     NN_GOTO(set_visible(&a, o->causal, &visible));
     NN_GOTO(rshn_empty(a.dtype, &square, &weights));
-    NN_GOTO(writable_as(t[Q], &to, &y));
+    NN_GOTO(new_blas_writable(t[Q], &to, &y));
     a.weights = rsh_tensor_data(weights);
     a.in[G] = heads_of(y);
     run_heads(&a);
@@ -269,13 +269,13 @@ static rsh_status attention_backward(rsh_grad_call *c) {
     a.weights = rsh_tensor_data(weights);
     saved[G] = rsh_call_output_grad(c, 0);
     for (int i = Q; i <= G; i++) {
-        NN_GOTO(readable(saved[i], &t[i]));
+        NN_GOTO(blas_readable(saved[i], &t[i]));
         a.in[i] = heads_of(t[i]);
     }
     for (int i = Q; i <= V; i++) {
         if (!rsh_call_needs_input_grad(c, i)) continue;
         rshn_sizes sizes = rshn_sizes_of(t[i]);
-        NN_GOTO(writable_as(t[i], &sizes, &grad[i]));
+        NN_GOTO(new_blas_writable(t[i], &sizes, &grad[i]));
         a.grad[i] = heads_of(grad[i]);
     }
     NN_GOTO(run_back(&a));
@@ -291,14 +291,17 @@ out:
     return st;
 }
 
-/* Leading dims belong together, and the last dim of v goes into the result.  Rows of q do if no row is seen by its
- * number.  The result is linear in v. */
+/* Leading dims of all operands match, and the last dim of v is that of the result.  Rows of q can be cut unless the
+ * mask is causal.  The result is linear in v. */
 static rsh_status attention_rule(rsh_rule_dims *io) {
     const attention_attrs *a = io->attrs;
     rsh_rule_tensor *q = &io->in[Q], *v = &io->in[V], *mask = &io->in[3], *y = &io->out[0];
     int n = q->ndim;
     if (n < 2 || io->in[K].ndim != n || v->ndim != n)
-        return rshn_fail(RSH_EVALUE, "attention of %d, %d and %d dims", n, io->in[K].ndim, v->ndim);
+        return rshn_fail(RSH_EVALUE,
+                         "attention: q, k and v must have the same number of dims, at least 2, got %d, "
+                         "%d and %d",
+                         n, io->in[K].ndim, v->ndim);
     v->term = 0;
     for (int d = 0; d < n - 2; d++) {
         for (int i = Q; i <= V; i++) rshn_rule_letter(&io->in[i], d, d);
@@ -309,7 +312,7 @@ static rsh_status attention_rule(rsh_rule_dims *io) {
     rshn_rule_add_dim(y, q->shape[n - 2], rows);
     rshn_rule_letter(v, n - 1, n - 1);
     rshn_rule_add_dim(y, v->shape[n - 1], n - 1);
-    for (int d = 0; d < mask->ndim - 1; d++) { /* its last dim is that of the columns */
+    for (int d = 0; d < mask->ndim - 1; d++) { /* the last dim of the mask is that of the columns */
         int to = d + n - mask->ndim;
         if (to >= 0 && mask->shape[d] == q->shape[to]) rshn_rule_letter(mask, d, to == n - 2 ? rows : to);
     }

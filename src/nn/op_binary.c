@@ -1,4 +1,4 @@
-/* Binary: pointwise ops of two values, whose sizes broadcast; and where and masked_fill, with a mask. */
+/* Binary: pointwise ops of two values, which broadcast; and where and masked_fill, with a mask. */
 #include "nn/impl.h"
 
 typedef struct binary {
@@ -6,7 +6,7 @@ typedef struct binary {
     rshn_operand a, b;
 } binary;
 
-static rsh_status forward(rsh_grad_call *c, const char *name, rshn_map2_kind kind) {
+static rsh_status binary_forward(rsh_grad_call *c, const char *name, rshn_map2_kind kind) {
     binary *o = rsh_call_attrs(c);
     const rsh_tensor *in[2] = {rsh_call_input(c, 0), rsh_call_input(c, 1)};
     rsh_tensor *y = NULL;
@@ -21,8 +21,8 @@ static rsh_status forward(rsh_grad_call *c, const char *name, rshn_map2_kind kin
 
 /* ---- add, sub ---- */
 
-static rsh_status add_forward(rsh_grad_call *c) { return forward(c, "add", RSHN_ADD); }
-static rsh_status sub_forward(rsh_grad_call *c) { return forward(c, "sub", RSHN_SUB); }
+static rsh_status add_forward(rsh_grad_call *c) { return binary_forward(c, "add", RSHN_ADD); }
+static rsh_status sub_forward(rsh_grad_call *c) { return binary_forward(c, "sub", RSHN_SUB); }
 
 static rsh_status add_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
@@ -39,19 +39,19 @@ static rsh_status sub_backward(rsh_grad_call *c) {
     return rshn_give_summed(c, 1, &o->b, minus);
 }
 
-/* ---- mul, div, pow: slots 0 and 1 are the inputs, if the other one needs a gradient ---- */
+/* ---- mul, div, pow: slots 0 and 1 are the inputs that the other input's gradient needs ---- */
 
-/* Gives input i a function of two tensors, summed to its sizes. */
-static rsh_status give2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map2_kind kind, const rsh_tensor *a,
-                        const rsh_tensor *b) {
+/* Sets the gradient of input i to a function of two tensors, summed to the input's sizes. */
+static rsh_status set_grad_map2(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map2_kind kind,
+                                const rsh_tensor *a, const rsh_tensor *b) {
     rsh_tensor *g = NULL;
     rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     NN_TRY(rshn_map2_new(kind, NULL, a, b, &to, &g));
     return rshn_give_summed(c, i, o, g);
 }
 
-static rsh_status give3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map3_kind kind, const rsh_tensor *x,
-                        const rsh_tensor *y) {
+static rsh_status set_grad_map3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map3_kind kind,
+                                const rsh_tensor *x, const rsh_tensor *y) {
     rsh_tensor *g = NULL;
     rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     NN_TRY(rshn_map3_new(kind, NULL, x, y, rsh_call_output_grad(c, 0), &to, &g));
@@ -59,7 +59,7 @@ static rsh_status give3(rsh_grad_call *c, int i, const rshn_operand *o, rshn_map
 }
 
 static rsh_status mul_forward(rsh_grad_call *c) {
-    NN_TRY(forward(c, "mul", RSHN_MUL));
+    NN_TRY(binary_forward(c, "mul", RSHN_MUL));
     if (rsh_call_needs_input_grad(c, 0)) NN_TRY(rsh_call_save_input(c, 1));
     return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_input(c, 0) : RSH_OK;
 }
@@ -70,15 +70,15 @@ static rsh_status mul_backward(rsh_grad_call *c) {
     int slot = 0;
     if (rsh_call_needs_input_grad(c, 0)) {
         NN_TRY(rsh_call_saved(c, slot++, &other));
-        NN_TRY(give2(c, 0, &o->a, RSHN_MUL, other, rsh_call_output_grad(c, 0)));
+        NN_TRY(set_grad_map2(c, 0, &o->a, RSHN_MUL, other, rsh_call_output_grad(c, 0)));
     }
     if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, slot, &other));
-    return give2(c, 1, &o->b, RSHN_MUL, other, rsh_call_output_grad(c, 0));
+    return set_grad_map2(c, 1, &o->b, RSHN_MUL, other, rsh_call_output_grad(c, 0));
 }
 
 static rsh_status div_forward(rsh_grad_call *c) {
-    NN_TRY(forward(c, "div", RSHN_DIV));
+    NN_TRY(binary_forward(c, "div", RSHN_DIV));
     NN_TRY(rsh_call_save_input(c, 1));
     return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_output(c, 0) : RSH_OK;
 }
@@ -87,14 +87,14 @@ static rsh_status div_backward(rsh_grad_call *c) {
     const binary *o = rsh_call_attrs(c);
     const rsh_tensor *b = NULL, *y = NULL;
     NN_TRY(rsh_call_saved(c, 0, &b));
-    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(give2(c, 0, &o->a, RSHN_DIV, rsh_call_output_grad(c, 0), b));
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(set_grad_map2(c, 0, &o->a, RSHN_DIV, rsh_call_output_grad(c, 0), b));
     if (!rsh_call_needs_input_grad(c, 1)) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 1, &y));
-    return give3(c, 1, &o->b, RSHN_DIV_BACK, y, b);
+    return set_grad_map3(c, 1, &o->b, RSHN_DIV_BACK, y, b);
 }
 
 static rsh_status pow_forward(rsh_grad_call *c) {
-    NN_TRY(forward(c, "pow", RSHN_POW));
+    NN_TRY(binary_forward(c, "pow", RSHN_POW));
     NN_TRY(rsh_call_save_input(c, 0));
     return rsh_call_save_input(c, 1);
 }
@@ -104,11 +104,11 @@ static rsh_status pow_backward(rsh_grad_call *c) {
     const rsh_tensor *a = NULL, *b = NULL;
     NN_TRY(rsh_call_saved(c, 0, &a));
     NN_TRY(rsh_call_saved(c, 1, &b));
-    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(give3(c, 0, &o->a, RSHN_POW_BACK_BASE, a, b));
-    return rsh_call_needs_input_grad(c, 1) ? give3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 0)) NN_TRY(set_grad_map3(c, 0, &o->a, RSHN_POW_BACK_BASE, a, b));
+    return rsh_call_needs_input_grad(c, 1) ? set_grad_map3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
 }
 
-/* Terms of the inputs: a sum has two, a product one. */
+/* Terms of the inputs: a sum has two terms, a product one. */
 static rsh_status sum_rule(rsh_rule_dims *io) {
     io->in[0].term = 0;
     io->in[1].term = 1;
@@ -141,13 +141,13 @@ BINARY_OPS(RECORD)
 
 typedef struct choice {
     rshn_operand a, b;
-    double number; /* of masked_fill */
+    double number; /* for masked_fill */
 } choice;
 
 static rsh_status needs_mask(const char *name, const rsh_tensor *mask) {
     rsh_dtype dtype = rsh_tensor_dtype(mask);
     if (dtype == RSH_BOOL || dtype == RSH_U8) return RSH_OK;
-    return rshn_fail(RSH_ETYPE, "%s with a mask of %s: masks are bool or u8", name, rsh_dtype_name(dtype));
+    return rshn_fail(RSH_ETYPE, "%s: mask must be bool or u8, got %s", name, rsh_dtype_name(dtype));
 }
 
 static rsh_status where_forward(rsh_grad_call *c) {
@@ -166,8 +166,8 @@ static rsh_status where_forward(rsh_grad_call *c) {
     return rsh_call_save_input(c, 0);
 }
 
-/* The gradient where the mask is `side`, and 0 elsewhere. */
-static rsh_status give_side(rsh_grad_call *c, int i, const rshn_operand *o, const rsh_tensor *mask, bool side) {
+/* Sets the gradient where the mask equals `side`, and 0 elsewhere. */
+static rsh_status set_masked_grad(rsh_grad_call *c, int i, const rshn_operand *o, const rsh_tensor *mask, bool side) {
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *zero = NULL, *part = NULL;
     rshn_sizes to = rshn_sizes_of(g);
@@ -181,8 +181,8 @@ static rsh_status where_backward(rsh_grad_call *c) {
     const choice *o = rsh_call_attrs(c);
     const rsh_tensor *mask = NULL;
     NN_TRY(rsh_call_saved(c, 0, &mask));
-    if (rsh_call_needs_input_grad(c, 1)) NN_TRY(give_side(c, 1, &o->a, mask, true));
-    return rsh_call_needs_input_grad(c, 2) ? give_side(c, 2, &o->b, mask, false) : RSH_OK;
+    if (rsh_call_needs_input_grad(c, 1)) NN_TRY(set_masked_grad(c, 1, &o->a, mask, true));
+    return rsh_call_needs_input_grad(c, 2) ? set_masked_grad(c, 2, &o->b, mask, false) : RSH_OK;
 }
 
 /* Inputs x, mask. */
@@ -206,7 +206,7 @@ static rsh_status masked_fill_backward(rsh_grad_call *c) {
     const choice *o = rsh_call_attrs(c);
     const rsh_tensor *mask = NULL;
     NN_TRY(rsh_call_saved(c, 0, &mask));
-    return rsh_call_needs_input_grad(c, 0) ? give_side(c, 0, &o->a, mask, false) : RSH_OK;
+    return rsh_call_needs_input_grad(c, 0) ? set_masked_grad(c, 0, &o->a, mask, false) : RSH_OK;
 }
 
 static rsh_status where_rule(rsh_rule_dims *io) {

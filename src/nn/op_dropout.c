@@ -1,6 +1,6 @@
-/* Dropout: elements set to 0 by random numbers of their global positions.
+/* Dropout: sets elements to 0 at random, depending on their global positions.
  *
- * The numbers are a second input, so that they are cut as x is.  Slot 0 is the mask, a byte for each element. */
+ * The random numbers are a second input, so that they are cut like x.  Slot 0 is the mask, one byte per element. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
@@ -29,8 +29,9 @@ static void drop_range(void *ctx, int64_t lo, int64_t hi) {
     d->k->drop(d->mask + lo, d->x + at, d->scale, d->y + at, hi - lo);
 }
 
-/* y of x by the mask, which is made from u unless that is NULL. */
-static rsh_status drop(double p, const rsh_tensor *u, const rsh_tensor *x, const rsh_tensor *mask, rsh_tensor **y) {
+/* Computes y from x and the mask.  The mask is computed from u first, unless u is NULL. */
+static rsh_status apply_mask(double p, const rsh_tensor *u, const rsh_tensor *x, const rsh_tensor *mask,
+                             rsh_tensor **y) {
     rsh_tensor *dense = NULL, *numbers = NULL;
     rsh_status st;
     NN_GOTO(rshn_dense(x, &dense));
@@ -54,7 +55,7 @@ static rsh_status dropout_forward(rsh_grad_call *c) {
     const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *mask = NULL, *y = NULL;
     NN_TRY(rsh_tensor_empty(RSH_U8, rsh_tensor_ndim(x), rsh_tensor_shape(x), &mask));
-    rsh_status st = drop(a->p, rsh_call_input(c, 1), x, mask, &y);
+    rsh_status st = apply_mask(a->p, rsh_call_input(c, 1), x, mask, &y);
     if (!st) st = rsh_call_set_output(c, 0, y);
     if (!st) return rsh_call_save(c, mask);
     rsh_tensor_free(mask);
@@ -67,12 +68,12 @@ static rsh_status dropout_backward(rsh_grad_call *c) {
     rsh_tensor *mask = NULL, *gx = NULL;
     NN_TRY(rsh_call_saved(c, 0, &saved));
     NN_TRY(rshn_dense(saved, &mask));
-    rsh_status st = drop(a->p, NULL, rsh_call_output_grad(c, 0), mask, &gx);
+    rsh_status st = apply_mask(a->p, NULL, rsh_call_output_grad(c, 0), mask, &gx);
     rsh_tensor_free(mask);
     return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* Another seed for every call. */
+/* Returns a different seed for every call. */
 static uint64_t seed_of(uint64_t seed, uint64_t call) {
     uint64_t z = seed + (call + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -82,7 +83,7 @@ static uint64_t seed_of(uint64_t seed, uint64_t call) {
 typedef struct numbering {
     const rsh_tensor *u;
     uint64_t seed;
-    atomic_bool failed; /* a thread had no memory */
+    atomic_bool failed; /* memory has run out on a thread */
 } numbering;
 
 static void number_range(void *ctx, int64_t lo, int64_t hi) {
@@ -107,7 +108,7 @@ static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **o
     return st;
 }
 
-/* The layout of the numbers: a partial x has the same ones at every coordinate. */
+/* Returns the layout of the random numbers: if x is partial, they are replicated along the partial axes. */
 static rsh_status numbers_layout(const rsh_value *x, rsh_layout **out) {
     rsh_layout_desc desc = *rsh_layout_describe(rsh_value_layout(x));
     if (!desc.op) {
@@ -143,11 +144,11 @@ rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call, 
                                    .placements = &rshn_straight_rule};
     drop_attrs a = {p};
     rsh_value *u = NULL;
-    if (!x || !out) return rshn_fail(RSH_EVALUE, "dropout with NULL for its %s", x ? "result" : "input");
-    if (!(p >= 0 && p <= 1)) return rshn_fail(RSH_EVALUE, "dropout with probability %g", p);
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "dropout: %s is NULL", x ? "out" : "x");
+    if (!(p >= 0 && p <= 1)) return rshn_fail(RSH_EVALUE, "dropout: p must be 0 to 1, got %g", p);
     rsh_dtype dtype = rsh_value_dtype(x);
     if (dtype != RSH_F32 && dtype != RSH_F64)
-        return rshn_fail(RSH_ETYPE, "dropout of %s: f32 and f64 are supported", rsh_dtype_name(dtype));
+        return rshn_fail(RSH_ETYPE, "dropout: dtype must be f32 or f64, got %s", rsh_dtype_name(dtype));
     seed = seed_of(seed, call);
     NN_TRY(rsh_value_sharded(x) ? sharded_numbers(x, seed, &u) : local_numbers(x, seed, &u));
     rsh_status st = rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, u}, out);

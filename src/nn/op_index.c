@@ -1,7 +1,7 @@
-/* Index: slices and rows by index, and embedding.
+/* Index: index_select and embedding.
  *
- * Both are one thing: rows of `inner` elements, of which `outer` groups lie one after the other.  The gradient adds
- * rows up; threads share out columns, so the order of the sums, and their bits, do not depend on threads. */
+ * Both select rows of `inner` elements from `outer` consecutive groups.  The gradient sums rows; the threads divide the
+ * columns, so the order of the additions, and the resulting bits, do not depend on the number of threads. */
 #include "nn/impl.h"
 
 #include <string.h>
@@ -9,29 +9,30 @@
 typedef struct indexing {
     int dim;
     int64_t padding; /* row that gets no gradient; -1: none */
-    int64_t start;   /* of this rank's rows, where the dim is cut */
+    int64_t start;   /* first of this rank's rows, if the dim is cut */
     rshn_sizes before;
 } indexing;
 
 typedef struct picking {
     const char *name;
-    int64_t outer, rows, inner, n; /* groups; rows of a group; elements of a row; indices */
+    int64_t outer, rows, inner, n; /* numbers of groups, rows per group, elements per row, and indices */
     size_t item;
     int64_t padding, start;
     const int64_t *index;
     char *from, *to;
 } picking;
 
-/* Of dense indices. */
+/* Checks dense indices. */
 static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t rows) {
     const int64_t *i = rsh_tensor_data(index);
     for (int64_t k = 0; k < rsh_tensor_count(index); k++)
         if (i[k] < 0 || i[k] >= rows)
-            return rshn_fail(RSH_EINDEX, "%s of row %lld: there are %lld", name, (long long)i[k], (long long)rows);
+            return rshn_fail(RSH_EINDEX, "%s: index %lld is out of range, there are %lld rows", name, (long long)i[k],
+                             (long long)rows);
     return RSH_OK;
 }
 
-/* The index is dense and must live as long as the result. */
+/* The index is dense and must outlive the result. */
 static picking picking_of(const rshn_sizes *sizes, int dim, const rsh_tensor *index, size_t item) {
     picking p = {.outer = 1, .inner = 1, .rows = sizes->n ? sizes->at[dim] : 1, .item = item, .padding = -1};
     for (int d = 0; d < sizes->n; d++) {
@@ -49,7 +50,7 @@ static void pick_range(void *ctx, int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; i++) {
         int64_t k = p->index[i % p->n] - p->start;
         if (k < 0 || k >= p->rows)
-            memset(p->to + (size_t)i * row, 0, row); /* another rank has it */
+            memset(p->to + (size_t)i * row, 0, row); /* the row is on another rank */
         else
             memcpy(p->to + (size_t)i * row, p->from + (size_t)(i / p->n * p->rows + k) * row, row);
     }
@@ -62,7 +63,7 @@ static void add_elements(size_t item, const char *from, char *to, int64_t n) {
         for (int64_t j = 0; j < n; j++) ((double *)to)[j] += ((const double *)from)[j];
 }
 
-/* Columns lo..hi-1 of every row. */
+/* Adds columns lo..hi-1 of every row. */
 static void add_range(void *ctx, int64_t lo, int64_t hi) {
     const picking *p = ctx;
     size_t row = (size_t)p->inner * p->item, skip = (size_t)lo * p->item;
@@ -74,9 +75,9 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
     }
 }
 
-/* Rows of x, of `rows` in all, into a new tensor of the sizes `to`. */
-static rsh_status pick(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows, const rsh_tensor *index,
-                       const rshn_sizes *to, rsh_tensor **out) {
+/* Selects rows of x, which has `rows` on all ranks, into a new tensor of sizes `to`. */
+static rsh_status pick_rows(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows,
+                            const rsh_tensor *index, const rshn_sizes *to, rsh_tensor **out) {
     rsh_tensor *dense = NULL, *list = NULL;
     rshn_sizes sizes = rshn_sizes_of(x);
     rsh_status st;
@@ -95,7 +96,7 @@ out:
     return st;
 }
 
-/* Adds rows of g up in gx, which is zero. */
+/* Adds rows of g to gx, which is initially zero. */
 static void add_rows(const indexing *a, const rsh_tensor *index, const rsh_tensor *g, const rsh_tensor *gx) {
     picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
     p.padding = a->padding;
@@ -123,7 +124,7 @@ out:
     return st;
 }
 
-/* ---- index_select: inputs x, index.  A rank that has some slices of x gives zeros for the others ---- */
+/* ---- index_select: inputs x, index.  A rank that has only some slices of x returns zeros for the others ---- */
 
 static rsh_status select_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
@@ -131,12 +132,12 @@ static rsh_status select_forward(rsh_grad_call *c) {
     rsh_tensor *y = NULL;
     NN_TRY(rshn_needs_float("index_select", x));
     if (rsh_tensor_ndim(index) > 1)
-        return rshn_fail(RSH_EVALUE, "index_select with indices of %d dims: at most one", rsh_tensor_ndim(index));
+        return rshn_fail(RSH_EVALUE, "index_select: index must have at most 1 dim, got %d", rsh_tensor_ndim(index));
     a->before = rshn_sizes_of(x);
     rshn_sizes to = a->before;
     to.at[a->dim] = rsh_tensor_count(index);
     NN_TRY(rshn_own_start(c, 0, a->dim, &a->start));
-    NN_TRY(pick("index_select", x, a, rsh_value_shape(rsh_call_input_value(c, 0))[a->dim], index, &to, &y));
+    NN_TRY(pick_rows("index_select", x, a, rsh_value_shape(rsh_call_input_value(c, 0))[a->dim], index, &to, &y));
     NN_TRY(rsh_call_set_output(c, 0, y));
     return rsh_call_save_input(c, 1);
 }
@@ -149,7 +150,7 @@ static rsh_status select_rule(rsh_rule_dims *io) {
     rshn_rule_same(x, y);
     rshn_rule_letter(x, a->dim, x->ndim);
     y->shape[a->dim] = index->ndim ? index->shape[0] : 1;
-    if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* its indices are the slices of the result */
+    if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* there is one slice of the result for each index */
     x->term = 0;
     io->moves_only = true;
     return RSH_OK;
@@ -163,12 +164,12 @@ rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_valu
                                    .attr_bytes = sizeof(indexing),
                                    .placements = &rule};
     indexing a = {.padding = -1};
-    if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "index_select of a value without dims");
+    if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "index_select: x must have at least 1 dim");
     if (x) NN_TRY(rshn_dim("index_select", dim, rsh_value_ndim(x), &a.dim));
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){x, index}, out);
 }
 
-/* ---- embedding: inputs index, weight, whose rows are found as slices are ---- */
+/* ---- embedding: inputs index, weight ---- */
 
 static rsh_status embedding_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
@@ -177,15 +178,16 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
     rshn_sizes to = rshn_sizes_of(index);
     NN_TRY(rshn_needs_float("embedding", weight));
     if (rsh_tensor_ndim(weight) != 2 || to.n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
+        return rshn_fail(RSH_EVALUE, "embedding: weight must be 2-D, got index %s and weight %s",
                          rshn_shape_text(index), rshn_shape_text(weight));
     a->before = rshn_sizes_of(weight);
     int64_t rows = rsh_value_shape(rsh_call_input_value(c, 1))[0];
     if (a->padding < -1 || a->padding >= rows)
-        return rshn_fail(RSH_EINDEX, "embedding with padding row %lld of %lld", (long long)a->padding, (long long)rows);
+        return rshn_fail(RSH_EINDEX, "embedding: padding must be -1 or a row of the weight, got %lld of %lld rows",
+                         (long long)a->padding, (long long)rows);
     to.at[to.n++] = a->before.at[1];
     NN_TRY(rshn_own_start(c, 1, 0, &a->start));
-    NN_TRY(pick("embedding", weight, a, rows, index, &to, &y));
+    NN_TRY(pick_rows("embedding", weight, a, rows, index, &to, &y));
     NN_TRY(rsh_call_set_output(c, 0, y));
     return rsh_call_save_input(c, 0);
 }
@@ -196,7 +198,7 @@ static rsh_status embedding_rule(rsh_rule_dims *io) {
     rsh_rule_tensor *index = &io->in[0], *weight = &io->in[1], *y = &io->out[0];
     int n = index->ndim;
     if (weight->ndim != 2 || n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "embedding of %s with a weight of %s: the weight is a matrix",
+        return rshn_fail(RSH_EVALUE, "embedding: weight must be 2-D, got index %s and weight %s",
                          rshn_sizes_text(n, index->shape), rshn_sizes_text(weight->ndim, weight->shape));
     rshn_rule_same(index, y);
     rshn_rule_add_dim(y, weight->shape[1], n);

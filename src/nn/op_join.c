@@ -1,7 +1,7 @@
-/* Join: cat and stack, and split and chunk, which go the other way.
+/* Join: cat and stack, and their inverses split and chunk.
  *
- * Cat copies each input into its window of the result; its gradients are windows of the gradient.  Split gives windows,
- * and its gradient is a cat. */
+ * Cat copies each input into its window of the result; its gradients are windows of the gradient.  Split returns
+ * windows, and its gradient is a cat. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
@@ -21,7 +21,7 @@ typedef struct joining {
     int dim;
 } joining;
 
-/* The sizes of the result; all inputs agree but along the dim. */
+/* Returns the sizes of the result; all inputs must agree except along the dim. */
 static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
     const rsh_tensor *first = rsh_call_input(c, 0);
     rshn_sizes to = rshn_sizes_of(first);
@@ -30,10 +30,10 @@ static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out)
         bool alike = rsh_tensor_ndim(t) == to.n;
         for (int d = 0; alike && d < to.n; d++) alike = d == dim || rsh_tensor_shape(t)[d] == to.at[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ", rshn_shape_text(first),
+            return rshn_fail(RSH_EVALUE, "cat: shapes %s and %s must be equal except in dim %d", rshn_shape_text(first),
                              rshn_shape_text(t), dim);
         if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
-            return rshn_fail(RSH_ETYPE, "cat of %s and %s: dtypes must be equal",
+            return rshn_fail(RSH_ETYPE, "cat: dtypes must be equal, got %s and %s",
                              rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
         to.at[dim] += rsh_tensor_shape(t)[dim];
     }
@@ -41,7 +41,7 @@ static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out)
     return RSH_OK;
 }
 
-/* Lengths along the dim, in one tensor that is saved. */
+/* The lengths along the dim are saved in one tensor. */
 static rsh_status cat_forward(rsh_grad_call *c) {
     const joining *j = rsh_call_attrs(c);
     rshn_sizes to = {.n = 0};
@@ -84,15 +84,15 @@ static rsh_status cat_backward(rsh_grad_call *c) {
     return RSH_OK;
 }
 
-static rsh_status join_apply(const char *name, int n, rsh_value *const *x, int dim, int more, joining *j) {
-    if (n < 1 || !x) return rshn_fail(RSH_EVALUE, "%s of %d values", name, x ? n : 0);
+static rsh_status join_arguments(const char *name, int n, rsh_value *const *x, int dim, int more, joining *j) {
+    if (n < 1 || !x) return rshn_fail(RSH_EVALUE, "%s: at least 1 input is needed, got %d", name, x ? n : 0);
     for (int i = 0; i < n; i++)
-        if (!x[i]) return rshn_fail(RSH_EVALUE, "%s with NULL for input %d", name, i);
-    if (!rsh_value_ndim(x[0]) && !more) return rshn_fail(RSH_EVALUE, "%s of values without dims", name);
+        if (!x[i]) return rshn_fail(RSH_EVALUE, "%s: input %d is NULL", name, i);
+    if (!rsh_value_ndim(x[0]) && !more) return rshn_fail(RSH_EVALUE, "%s: inputs must have at least 1 dim", name);
     return rshn_dim(name, dim, rsh_value_ndim(x[0]) + more, &j->dim);
 }
 
-/* Every input is a term. */
+/* Makes every input a term. */
 static void join_terms(rsh_rule_dims *io) {
     io->moves_only = true;
     for (int i = 0; i < io->nin; i++) io->in[i].term = (signed char)i;
@@ -110,7 +110,7 @@ static rsh_status cat_rule(rsh_rule_dims *io) {
         bool alike = x->ndim == first->ndim;
         for (int d = 0; alike && d < x->ndim; d++) alike = d == j->dim || x->shape[d] == first->shape[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "cat of %s and %s along dim %d: other sizes differ",
+            return rshn_fail(RSH_EVALUE, "cat: shapes %s and %s must be equal except in dim %d",
                              rshn_sizes_text(first->ndim, first->shape), rshn_sizes_text(x->ndim, x->shape), j->dim);
         for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d);
         rshn_rule_range(x, j->dim, y->shape[j->dim], 0);
@@ -129,17 +129,17 @@ static const rsh_grad_op cat_op = {.name = "cat",
 
 rsh_status rsh_nn_cat(int n, rsh_value *const *x, int dim, rsh_value **out) {
     joining j = {0};
-    NN_TRY(join_apply("cat", n, x, dim, 0, &j));
+    NN_TRY(join_arguments("cat", n, x, dim, 0, &j));
     return rshn_apply(&cat_op, &j, n, n, x, out);
 }
 
 /* ---- stack: inputs with a new dim of size 1, then cat ---- */
 
-/* A view of t with a dim of size 1 at `dim`. */
-static rsh_status with_dim(const rsh_tensor *t, int dim, rsh_tensor **out) {
+/* Creates a view of t with an additional dim of size 1 at `dim`. */
+static rsh_status insert_dim(const rsh_tensor *t, int dim, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     int n = rsh_tensor_ndim(t) + 1;
-    if (n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack of values with %d dims, the most there are", n - 1);
+    if (n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack: inputs must have fewer than %d dims", RSH_MAX_NDIM);
     for (int d = 0; d < n; d++) {
         size[d] = d == dim ? 1 : rsh_tensor_shape(t)[d - (d > dim)];
         stride[d] = d == dim ? 1 : rsh_tensor_strides(t)[d - (d > dim)];
@@ -149,7 +149,7 @@ static rsh_status with_dim(const rsh_tensor *t, int dim, rsh_tensor **out) {
 
 static rsh_status put_slice(const rsh_tensor *to, int dim, int64_t i, const rsh_tensor *from) {
     rsh_tensor *slice = NULL;
-    NN_TRY(with_dim(from, dim, &slice));
+    NN_TRY(insert_dim(from, dim, &slice));
     rsh_status st = fill_window(to, dim, i, 1, slice);
     rsh_tensor_free(slice);
     return st;
@@ -158,17 +158,17 @@ static rsh_status put_slice(const rsh_tensor *to, int dim, int64_t i, const rsh_
 static rsh_status stacked_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
     const rsh_tensor *first = rsh_call_input(c, 0);
     rshn_sizes to = {.n = rsh_tensor_ndim(first) + 1};
-    if (to.n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack of values with %d dims, the most there are", to.n - 1);
+    if (to.n > RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "stack: inputs must have fewer than %d dims", RSH_MAX_NDIM);
     for (int d = 0; d < to.n; d++) to.at[d] = d == dim ? rsh_call_nin(c) : rsh_tensor_shape(first)[d - (d > dim)];
     for (int i = 1; i < rsh_call_nin(c); i++) {
         const rsh_tensor *t = rsh_call_input(c, i);
         bool alike = rsh_tensor_ndim(t) == rsh_tensor_ndim(first);
         for (int d = 0; alike && d < to.n - 1; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(first)[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "stack of %s and %s: sizes differ", rshn_shape_text(first),
+            return rshn_fail(RSH_EVALUE, "stack: shapes must be equal, got %s and %s", rshn_shape_text(first),
                              rshn_shape_text(t));
         if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
-            return rshn_fail(RSH_ETYPE, "stack of %s and %s: dtypes must be equal",
+            return rshn_fail(RSH_ETYPE, "stack: dtypes must be equal, got %s and %s",
                              rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
     }
     *out = to;
@@ -188,7 +188,7 @@ static rsh_status stack_forward(rsh_grad_call *c) {
     return st;
 }
 
-/* A view of slice i, without the dim. */
+/* Creates a view of slice i, without the dim. */
 static rsh_status slice_of(const rsh_tensor *t, int dim, int64_t i, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     int n = 0;
@@ -222,7 +222,8 @@ static rsh_status stack_rule(rsh_rule_dims *io) {
             rshn_rule_letter(&io->in[i], d, d);
         }
         if (!alike || first->ndim == RSH_MAX_NDIM)
-            return rshn_fail(RSH_EVALUE, "stack of %s and %s", rshn_sizes_text(first->ndim, first->shape),
+            return rshn_fail(RSH_EVALUE, "stack: shapes must be equal and have room for one more dim, got %s and %s",
+                             rshn_sizes_text(first->ndim, first->shape),
                              rshn_sizes_text(io->in[i].ndim, io->in[i].shape));
     }
     for (int d = 0; d <= first->ndim; d++) {
@@ -240,7 +241,7 @@ rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out) {
                                    .attr_bytes = sizeof(joining),
                                    .placements = &rule};
     joining j = {0};
-    NN_TRY(join_apply("stack", n, x, dim, 1, &j));
+    NN_TRY(join_arguments("stack", n, x, dim, 1, &j));
     return rshn_apply(&op, &j, n, n, x, out);
 }
 
@@ -248,8 +249,8 @@ rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out) {
 
 typedef struct splitting {
     int dim, n;
-    const int64_t *lengths; /* n; borrowed, good in forward */
-    int64_t size;           /* of each piece but the last, if lengths is NULL */
+    const int64_t *lengths; /* n; borrowed, valid in forward */
+    int64_t size;           /* size of each piece except the last, if lengths is NULL */
     rshn_sizes before;
 } splitting;
 
@@ -259,7 +260,7 @@ static int64_t piece_length(const splitting *s, int64_t whole, int i) {
     return left < s->size ? left : s->size;
 }
 
-/* What this rank has of piece i. */
+/* Returns the length of this rank's part of piece i. */
 static rsh_status own_length(const rsh_grad_call *c, const splitting *s, int i, int64_t *out) {
     rshn_sizes to = s->before;
     to.at[s->dim] = piece_length(s, s->before.at[s->dim], i);
@@ -339,8 +340,8 @@ static rsh_status split_apply(const char *name, rsh_value *x, splitting *s, rsh_
 }
 
 static rsh_status split_dim(const char *name, const rsh_value *x, int dim, const void *out, int *found) {
-    if (!x || !out) return rshn_fail(RSH_EVALUE, "%s with NULL for its %s", name, x ? "result" : "input");
-    if (!rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "%s of a value without dims", name);
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "%s: %s is NULL", name, x ? "out" : "x");
+    if (!rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "%s: x must have at least 1 dim", name);
     return rshn_dim(name, dim, rsh_value_ndim(x), found);
 }
 
@@ -348,11 +349,11 @@ rsh_status rsh_nn_split(rsh_value *x, int64_t size, int dim, int n, rsh_value **
     splitting s = {.n = n, .size = size};
     NN_TRY(split_dim("split", x, dim, out, &s.dim));
     int64_t length = rsh_value_shape(x)[s.dim];
-    if (size < 1) return rshn_fail(RSH_EVALUE, "split into pieces of %lld", (long long)size);
+    if (size < 1) return rshn_fail(RSH_EVALUE, "split: size must be at least 1, got %lld", (long long)size);
     int64_t pieces = length ? (length - 1) / size + 1 : 1;
     if (pieces != n)
-        return rshn_fail(RSH_EVALUE, "split of %lld into %d pieces of %lld: there are %lld", (long long)length, n,
-                         (long long)size, (long long)pieces);
+        return rshn_fail(RSH_EVALUE, "split: a dim of %lld elements does not give %d pieces of size %lld but %lld",
+                         (long long)length, n, (long long)size, (long long)pieces);
     return split_apply("split", x, &s, out);
 }
 
@@ -360,21 +361,23 @@ rsh_status rsh_nn_split_sizes(rsh_value *x, int dim, int n, const int64_t *sizes
     splitting s = {.n = n, .lengths = sizes};
     int64_t sum = 0;
     NN_TRY(split_dim("split", x, dim, out, &s.dim));
-    if (n < 1 || !sizes) return rshn_fail(RSH_EVALUE, "split into %d pieces", sizes ? n : 0);
+    if (n < 1 || !sizes) return rshn_fail(RSH_EVALUE, "split: at least 1 piece is needed, got %d", sizes ? n : 0);
     for (int i = 0; i < n; i++) {
-        if (sizes[i] < 0) return rshn_fail(RSH_EVALUE, "split into a piece of %lld", (long long)sizes[i]);
+        if (sizes[i] < 0)
+            return rshn_fail(RSH_EVALUE, "split: sizes must be at least 0, got %lld", (long long)sizes[i]);
         sum += sizes[i];
     }
     if (sum != rsh_value_shape(x)[s.dim])
-        return rshn_fail(RSH_EVALUE, "split of %lld into pieces of %lld in sum", (long long)rsh_value_shape(x)[s.dim],
-                         (long long)sum);
+        return rshn_fail(RSH_EVALUE, "split: sizes must add up to the size of the dim, %lld, got %lld",
+                         (long long)rsh_value_shape(x)[s.dim], (long long)sum);
     return split_apply("split", x, &s, out);
 }
 
 rsh_status rsh_nn_chunk(rsh_value *x, int n, int dim, int *count, rsh_value **out) {
     splitting s = {.n = n};
     NN_TRY(split_dim("chunk", x, dim, out, &s.dim));
-    if (n < 1 || !count) return rshn_fail(RSH_EVALUE, "chunk into %d pieces%s", n, count ? "" : ", counted in NULL");
+    if (n < 1) return rshn_fail(RSH_EVALUE, "chunk: at least 1 piece is needed, got %d", n);
+    if (!count) return rshn_fail(RSH_EVALUE, "chunk: count is NULL");
     int64_t length = rsh_value_shape(x)[s.dim];
     s.size = length ? (length + n - 1) / n : 1;
     s.n = length ? (int)((length - 1) / s.size + 1) : n;

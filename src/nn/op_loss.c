@@ -1,7 +1,7 @@
 /* Loss: cross-entropy with class indices, and the mean squared error.
  *
- * Where ranks share the classes of a row, they combine its maximum and three sums; logits stay where they are, and
- * backward needs nothing of others. */
+ * If the classes of a row are cut over ranks, the ranks reduce its maximum and three sums.  Logits are not moved, and
+ * backward needs no data of other ranks. */
 #include "nn/cut_line.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 typedef struct entropy_attrs {
     rshn_entropy e;
     rsh_loss_reduction reduction;
-    double scale; /* of the gradients: 1 / rows that count, for a mean */
+    double scale; /* factor of the gradients; for a mean, 1 / number of rows that are not ignored */
 } entropy_attrs;
 
 typedef struct entropy_job {
@@ -39,7 +39,7 @@ static void gradient_rows(void *ctx, int64_t lo, int64_t hi) {
 
 static int64_t grain_of(int64_t classes) { return 4096 / (classes + 1) + 1; }
 
-/* The dim of the classes becomes the last, so that rows are dense: [N, C, d1, ...] as [N, d1, ..., C]. */
+/* Moves the class dim to the end, so that rows are dense: [N, C, d1, ...] becomes [N, d1, ..., C]. */
 static rsh_status class_rows(const rsh_tensor *x, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
@@ -55,7 +55,7 @@ static rsh_status class_rows(const rsh_tensor *x, rsh_tensor **out) {
     return st;
 }
 
-/* And back, as a view. */
+/* Moves the class dim back, as a view. */
 static rsh_status class_dim(const rsh_tensor *rows, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     int n = rsh_tensor_ndim(rows), to = n == 1 ? 0 : 1;
@@ -67,20 +67,22 @@ static rsh_status class_dim(const rsh_tensor *rows, rsh_tensor **out) {
     return rsh_tensor_view(rows, 0, n, size, stride, out);
 }
 
-/* Of dense targets. */
+/* Checks dense targets. */
 static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, const rshn_entropy *e) {
     int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
     bool alike = n >= 1 && rsh_tensor_ndim(target) == n - 1;
     for (int d = 0; alike && d < n - 1; d++)
         alike = rsh_tensor_shape(target)[d] == rsh_tensor_shape(x)[d < from ? d : d + 1];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "cross_entropy of %s with targets of %s", rshn_shape_text(x),
-                         rshn_shape_text(target));
+        return rshn_fail(RSH_EVALUE,
+                         "cross_entropy: the shape of the target must be that of the logits without the "
+                         "class dim, got logits %s and target %s",
+                         rshn_shape_text(x), rshn_shape_text(target));
     const int64_t *t = rsh_tensor_data(target);
     for (int64_t i = 0; i < rsh_tensor_count(target); i++)
         if (t[i] != e->ignore && (t[i] < 0 || t[i] >= e->whole))
-            return rshn_fail(RSH_EINDEX, "cross_entropy with target %lld of %lld classes", (long long)t[i],
-                             (long long)e->whole);
+            return rshn_fail(RSH_EINDEX, "cross_entropy: target %lld is out of range, there are %lld classes",
+                             (long long)t[i], (long long)e->whole);
     return RSH_OK;
 }
 
@@ -95,11 +97,13 @@ static rsh_status own_count(const rsh_tensor *target, int64_t ignore, rsh_tensor
     return RSH_OK;
 }
 
-/* Do ranks count together, since not every row counts? */
-static bool counts_rows(const entropy_attrs *a) { return a->reduction == RSH_LOSS_MEAN && a->e.ignore != INT64_MIN; }
+/* Returns whether ranks must count rows together, because some may be ignored. */
+static bool must_count_rows(const entropy_attrs *a) {
+    return a->reduction == RSH_LOSS_MEAN && a->e.ignore != INT64_MIN;
+}
 
-/* On all ranks that have some of the rows. */
-static rsh_status rows_that_count(const rsh_grad_call *c, const rsh_tensor *target, int64_t ignore, int64_t *out) {
+/* Counts the rows that are not ignored, on all ranks that have some of the rows. */
+static rsh_status count_rows(const rsh_grad_call *c, const rsh_tensor *target, int64_t ignore, int64_t *out) {
     rsh_tensor *own = NULL, *sum = NULL;
     rshn_line rows;
     NN_TRY(rshn_line_of_input(c, 1, (1u << rsh_tensor_ndim(target)) - 1, &rows));
@@ -111,9 +115,9 @@ static rsh_status rows_that_count(const rsh_grad_call *c, const rsh_tensor *targ
     return st;
 }
 
-/* ---- classes that ranks share: numbers of rows, [N, d1, ..., numbers] in memory ---- */
+/* ---- classes that are cut over ranks: numbers of rows, [N, d1, ..., numbers] in memory ---- */
 
-/* The numbers with their dim in the place of the classes, combined.  Takes over `rows`. */
+/* Moves the numbers to the class dim and reduces them.  Takes ownership of `rows`. */
 static rsh_status combine_rows(const rshn_line *l, rsh_status st, rsh_op op, rsh_tensor *rows, rsh_tensor **out) {
     rsh_tensor *own = NULL;
     if (!st) st = class_dim(rows, &own);
@@ -121,7 +125,7 @@ static rsh_status combine_rows(const rshn_line *l, rsh_status st, rsh_op op, rsh
     return rshn_line_combine(l, st, op, own, out);
 }
 
-/* And as rows again. */
+/* Moves the class dim to the end again. */
 static rsh_status back_to_rows(rsh_tensor **t) {
     rsh_tensor *all = *t;
     *t = NULL;
@@ -165,7 +169,7 @@ out:
     return st;
 }
 
-/* The losses of all rows, in the target's sizes, and the logarithms of sums. */
+/* Computes the losses of all rows, in the shape of the target, and the logarithms of sums. */
 static rsh_status losses_of(entropy_attrs *a, const rsh_tensor *x, const rsh_tensor *target, rsh_tensor **loss,
                             rsh_tensor **lse) {
     rsh_tensor *rows = NULL;
@@ -185,8 +189,8 @@ out:
     return st;
 }
 
-/* Which classes are here, and what the rows are divided by. */
-static rsh_status prepare(rsh_grad_call *c, const rsh_tensor *target, entropy_attrs *a) {
+/* Determines this rank's classes and the divisor of a mean. */
+static rsh_status find_classes(rsh_grad_call *c, const rsh_tensor *target, entropy_attrs *a) {
     const rsh_tensor *x = rsh_call_input(c, 0);
     int dim = rsh_tensor_ndim(x) > 1;
     int64_t count = 1;
@@ -196,7 +200,8 @@ static rsh_status prepare(rsh_grad_call *c, const rsh_tensor *target, entropy_at
     NN_TRY(rshn_own_start(c, 0, dim, &a->e.start));
     NN_TRY(check_target(x, target, &a->e));
     if (a->reduction == RSH_LOSS_MEAN) {
-        if (counts_rows(a)) NN_TRY(rows_that_count(c, target, a->e.ignore, &count));
+        if (must_count_rows(a))
+            NN_TRY(count_rows(c, target, a->e.ignore, &count));
         else count = rshn_whole_count(c, 1, ~0u);
     }
     a->scale = count ? 1 / (double)count : NAN;
@@ -210,7 +215,7 @@ static rsh_status entropy_forward(rsh_grad_call *c) {
     rshn_line line = {.comm = NULL};
     rsh_status st;
     NN_GOTO(rshn_dense_indices("cross_entropy", "targets", rsh_call_input(c, 1), &target));
-    NN_GOTO(prepare(c, target, a));
+    NN_GOTO(find_classes(c, target, a));
     NN_GOTO(rshn_line_of_input(c, 0, rsh_tensor_ndim(x) > 1 ? 2 : 1, &line));
     NN_GOTO(line.comm ? shared_losses(&line, a, x, target, &loss, &lse) : losses_of(a, x, target, &loss, &lse));
     if (a->reduction == RSH_LOSS_NONE)
@@ -274,10 +279,10 @@ out:
 
 static rsh_status check_reduction(const char *name, rsh_loss_reduction r) {
     if (r == RSH_LOSS_MEAN || r == RSH_LOSS_SUM || r == RSH_LOSS_NONE) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s has no reduction %d", name, (int)r);
+    return rshn_fail(RSH_EVALUE, "%s: unknown reduction %d", name, (int)r);
 }
 
-/* Rows belong to the targets; a loss that is not reduced has them, another one is a sum over them. */
+/* Rows are those of the targets.  An unreduced loss has one element per row; otherwise it is a sum over rows. */
 static rsh_status entropy_rule(rsh_rule_dims *io) {
     const entropy_attrs *a = io->attrs;
     rsh_rule_tensor *x = &io->in[0], *target = &io->in[1];
@@ -290,8 +295,8 @@ static rsh_status entropy_rule(rsh_rule_dims *io) {
         row++;
     }
     io->own = 1u << classes;
-    if (counts_rows(a)) io->counted = ~io->own;
-    return RSH_OK; /* what does not match is refused by forward */
+    if (must_count_rows(a)) io->counted = ~io->own;
+    return RSH_OK; /* forward checks that the shapes match */
 }
 
 rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_cross_entropy_opts *opts,
@@ -306,7 +311,7 @@ rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target, const rsh_
     NN_READ_OPTS(opts, RSH_CROSS_ENTROPY_OPTS_INIT, &o);
     NN_TRY(check_reduction("cross_entropy", o.reduction));
     if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-        return rshn_fail(RSH_EVALUE, "cross_entropy with a label smoothing of %g", o.label_smoothing);
+        return rshn_fail(RSH_EVALUE, "cross_entropy: label_smoothing must be 0 to 1, got %g", o.label_smoothing);
     entropy_attrs a = {.reduction = o.reduction, .e = {.smoothing = o.label_smoothing}};
     a.e.ignore = o.ignore ? o.ignore_index : INT64_MIN;
     return rshn_apply(&op, &a, 2, 2, (rsh_value *[]){logits, target}, out);
@@ -328,7 +333,8 @@ static rsh_status mse_forward(rsh_grad_call *c) {
     bool alike = a.n == b.n;
     for (int d = 0; alike && d < a.n; d++) alike = a.at[d] == b.at[d];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "mse of %s and %s: sizes differ", rshn_shape_text(in[0]), rshn_shape_text(in[1]));
+        return rshn_fail(RSH_EVALUE, "mse: shapes must be equal, got %s and %s", rshn_shape_text(in[0]),
+                         rshn_shape_text(in[1]));
     NN_TRY(rshn_map2_new(RSHN_SQUARED_DIFFERENCE, NULL, in[0], in[1], &a, &squares));
     m->scale = m->reduction == RSH_LOSS_MEAN ? 1 / (double)rshn_whole_count(c, 0, ~0u) : 1;
     rsh_status st = m->reduction == RSH_LOSS_NONE ? rshn_alias(squares, &y)

@@ -1,13 +1,13 @@
-/* Max: the maximum of all elements, and those along a dim with their indices.
+/* Max: the maximum of all elements, and the maxima along a dim with their indices.
  *
- * Ranks that share the elements combine what they have found: values, and of several indices the first.  The gradient
- * of a maximum of all goes to every element that has it, so on the way back they are counted. */
+ * Ranks that share the elements reduce their results: the values, and the first of several indices.  The gradient of
+ * the maximum of all elements is shared by every element that equals it, so backward counts these elements. */
 #include "nn/cut_line.h"
 
 #include <math.h>
 #include <reshard/math.h>
 
-/* ---- max of all: saved are x and the maximum ---- */
+/* ---- maximum of all elements: the saved slots are x and the maximum ---- */
 
 typedef struct most_attrs {
     rshn_line line;
@@ -16,18 +16,18 @@ typedef struct most_attrs {
 static rsh_comm *most_comm(const void *attrs) { return ((const most_attrs *)attrs)->line.comm; }
 static void most_drop(void *attrs) { rshn_line_end(&((most_attrs *)attrs)->line); }
 
-/* A number as a tensor with as many dims as x, each of size 1. */
-static rsh_status as_row(const rsh_tensor *x, double number, rsh_tensor **out) {
+/* Creates a tensor with one element and as many dims as x. */
+static rsh_status one_element(const rsh_tensor *x, double number, rsh_tensor **out) {
     int64_t ones[RSH_MAX_NDIM];
     for (int d = 0; d < RSH_MAX_NDIM; d++) ones[d] = 1;
     NN_TRY(rsh_tensor_empty(rsh_tensor_dtype(x), rsh_tensor_ndim(x), ones, out));
     return rsh_math_fill_number(*out, number);
 }
 
-/* A number of this rank combined with those of others. */
+/* Reduces a number over all ranks. */
 static rsh_status combine_number(const rshn_line *l, rsh_status st, rsh_op op, const rsh_tensor *x, double *number) {
     rsh_tensor *own = NULL, *all = NULL;
-    if (!st) st = as_row(x, *number, &own);
+    if (!st) st = one_element(x, *number, &own);
     NN_TRY(rshn_line_combine(l, st, op, own, &all));
     *number = rshn_item(all);
     rsh_tensor_free(all);
@@ -50,7 +50,7 @@ static rsh_status max_forward(rsh_grad_call *c) {
     double most = 0;
     NN_TRY(rshn_needs_float("max", x));
     if (!rshn_whole_count(c, 0, ~0u))
-        return rshn_fail(RSH_EVALUE, "max of %s: there is no element", rshn_shape_text(x));
+        return rshn_fail(RSH_EVALUE, "max: x must not be empty, got %s", rshn_shape_text(x));
     NN_TRY(rshn_line_of_input(c, 0, (1u << rsh_tensor_ndim(x)) - 1, &a->line));
     rsh_status st = own_max(x, &most);
     NN_TRY(a->line.comm ? combine_number(&a->line, st, RSH_OP_MAX, x, &most) : st);
@@ -60,7 +60,7 @@ static rsh_status max_forward(rsh_grad_call *c) {
     return rsh_call_save_output(c, 0);
 }
 
-/* 1 where x is the maximum, 0 elsewhere; and how many there are. */
+/* Sets hits to 1 where x is the maximum and to 0 elsewhere, and counts them. */
 static rsh_status find_hits(const rsh_tensor *x, const rsh_tensor *most, rsh_tensor **hits, double *count) {
     rsh_tensor *one = NULL, *sum = NULL;
     rsh_status st;
@@ -75,7 +75,7 @@ out:
     return st;
 }
 
-/* Every element that equals the maximum gets its share: g / how many there are. */
+/* Every element that equals the maximum gets g divided by the number of such elements. */
 static rsh_status max_backward(rsh_grad_call *c) {
     const most_attrs *a = rsh_call_attrs(c);
     const rsh_tensor *x = NULL, *most = NULL, *g = rsh_call_output_grad(c, 0);
@@ -110,17 +110,17 @@ rsh_status rsh_nn_max(rsh_value *x, rsh_value **out) {
     return rshn_apply(&op, NULL, 1, 1, &x, out);
 }
 
-/* ---- max along a dim: outputs values and indices, both with the dim as 1 ---- */
+/* ---- maxima along a dim: the outputs are values and indices, both with size 1 in the dim ---- */
 
 typedef struct picking {
     int dim;
-    int64_t start;    /* of this rank's elements along the dim */
+    int64_t start;    /* first of this rank's elements along the dim */
     rshn_sizes sizes; /* of this rank's part */
 } picking;
 
-/* Element `which` along the dim, for every combination of the others: offset of its first element. */
+/* The rows along the dim, one for each combination of the other indices. */
 typedef struct picks {
-    int64_t n, stride, outer, inner; /* of the dim; combinations before and after it */
+    int64_t n, stride, outer, inner; /* size and stride of the dim; numbers of combinations before and after it */
 } picks;
 
 static picks picks_of(const picking *m) {
@@ -154,7 +154,7 @@ static double element(const rsh_tensor *dense, int64_t i) {
     return single ? (double)((const float *)rsh_tensor_data(dense))[i] : ((const double *)rsh_tensor_data(dense))[i];
 }
 
-/* Rows where another rank has more than this one's `own` have no index here.  A NaN is more than all numbers. */
+/* Clears the indices of rows in which another rank has a larger element than `own`.  NaN is larger than all numbers. */
 static rsh_status drop_beaten(const rsh_tensor *own, const rsh_tensor *most, int64_t *index) {
     rsh_tensor *dense = NULL;
     NN_TRY(rshn_dense(most, &dense));
@@ -166,7 +166,7 @@ static rsh_status drop_beaten(const rsh_tensor *own, const rsh_tensor *most, int
     return RSH_OK;
 }
 
-/* The maximum of rows that ranks share, and the first index that has it, in place of this rank's own. */
+/* Replaces this rank's maxima and indices by those of all ranks that share the rows. */
 static rsh_status combine_picks(const rshn_line *l, rsh_status st, rsh_tensor **y, rsh_tensor **index) {
     rsh_tensor *own = NULL, *most = *y, *first = *index;
     *y = *index = NULL;
@@ -178,7 +178,7 @@ static rsh_status combine_picks(const rshn_line *l, rsh_status st, rsh_tensor **
     return st;
 }
 
-/* Values and indices of this rank's part. */
+/* Finds values and indices in this rank's part. */
 static rsh_status pick_own(const picking *m, const rsh_tensor *x, rsh_tensor **y, rsh_tensor **index) {
     rsh_tensor *dense = NULL;
     rshn_sizes to = m->sizes;
@@ -193,7 +193,7 @@ out:
     return st;
 }
 
-static rsh_status give_picks(rsh_grad_call *c, rsh_tensor *y, rsh_tensor *index) {
+static rsh_status set_picks(rsh_grad_call *c, rsh_tensor *y, rsh_tensor *index) {
     rsh_status st = rsh_call_set_output(c, 0, y);
     if (st) {
         rsh_tensor_free(index);
@@ -211,13 +211,13 @@ static rsh_status max_dim_forward(rsh_grad_call *c) {
     NN_TRY(rshn_needs_float("max", x));
     m->sizes = rshn_sizes_of(x);
     if (m->sizes.n && !rsh_value_shape(rsh_call_input_value(c, 0))[m->dim])
-        return rshn_fail(RSH_EVALUE, "max of %s over dim %d: there is no element", rshn_shape_text(x), m->dim);
+        return rshn_fail(RSH_EVALUE, "max: %s has no elements along dim %d", rshn_shape_text(x), m->dim);
     NN_TRY(rshn_own_start(c, 0, m->dim, &m->start));
     NN_TRY(rshn_line_of_input(c, 0, 1u << m->dim, &line));
     rsh_status st = pick_own(m, x, &y, &index);
     if (line.comm) st = combine_picks(&line, st, &y, &index);
     rshn_line_end(&line);
-    if (!st) return give_picks(c, y, index);
+    if (!st) return set_picks(c, y, index);
     rsh_tensor_free(y);
     rsh_tensor_free(index);
     return st;
@@ -237,7 +237,7 @@ static rsh_status max_dim_backward(rsh_grad_call *c) {
     const int64_t *at = rsh_tensor_data(index);
     for (int64_t i = 0; i < p.outer * p.inner; i++) {
         int64_t own = at[i] - m->start, to = i / p.inner * p.n * p.inner + own * p.inner + i % p.inner;
-        if (own < 0 || own >= p.n) continue; /* another rank has it */
+        if (own < 0 || own >= p.n) continue; /* the element is on another rank */
         if (rsh_tensor_dtype(g) == RSH_F32)
             ((float *)rsh_tensor_data(gx))[to] = ((const float *)rsh_tensor_data(g))[i];
         else
@@ -271,7 +271,7 @@ rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out, 
     picking m = {.start = 0};
     rsh_value *both[2] = {NULL, NULL}, *flat[2] = {NULL, NULL};
     rsh_status st = RSH_OK;
-    if (!x || !out) return rshn_fail(RSH_EVALUE, "max with NULL for its %s", x ? "result" : "input");
+    if (!x || !out) return rshn_fail(RSH_EVALUE, "max: %s is NULL", x ? "out" : "x");
     NN_TRY(rshn_dim("max", dim, rsh_value_ndim(x), &m.dim));
     NN_TRY(rsh_rule_apply(&op, &m, 1, &x, 2, both));
     for (int i = 0; i < 2 && !st && !keepdim && rsh_value_ndim(x); i++) st = rsh_nn_squeeze(both[i], m.dim, &flat[i]);

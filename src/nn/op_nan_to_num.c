@@ -1,15 +1,15 @@
-/* nan_to_num: numbers in place of NaN and infinities. */
+/* nan_to_num: replaces NaN and infinities by numbers. */
 #include "nn/impl.h"
 
 #include <float.h>
 #include <math.h>
 
 typedef struct replacing {
-    double nan[2]; /* of NaN, the first of them */
-    double infinite[2]; /* of infinity and of minus infinity */
+    double nan[2];      /* replaces NaN; only the first is used */
+    double infinite[2]; /* replace infinity and minus infinity */
 } replacing;
 
-static rsh_status forward(rsh_grad_call *c) {
+static rsh_status nan_to_num_forward(rsh_grad_call *c) {
     const replacing *r = rsh_call_attrs(c);
     rsh_tensor *finite = NULL, *y = NULL;
     NN_TRY(rshn_needs_float("nan_to_num", rsh_call_input(c, 0)));
@@ -21,7 +21,7 @@ static rsh_status forward(rsh_grad_call *c) {
     return rsh_call_save_input(c, 0);
 }
 
-static rsh_status backward(rsh_grad_call *c) {
+static rsh_status nan_to_num_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_output_grad(c, 0), *x = NULL;
     rsh_tensor *gx = NULL;
     rshn_sizes to = rshn_sizes_of(g);
@@ -30,21 +30,21 @@ static rsh_status backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* An infinity stands for the largest finite number of the dtype. */
-static double largest(double number, rsh_dtype dtype) {
+/* Replaces an infinity by the largest finite number of the dtype. */
+static double finite_limit(double number, rsh_dtype dtype) {
     if (!isinf(number)) return number;
     return copysign(dtype == RSH_F32 ? (double)FLT_MAX : DBL_MAX, number);
 }
 
 rsh_status rsh_nn_nan_to_num(rsh_value *x, double nan, double positive, double negative, rsh_value **out) {
     static const rsh_grad_op op = {.name = "nan_to_num",
-                                   .forward = forward,
-                                   .backward = backward,
+                                   .forward = nan_to_num_forward,
+                                   .backward = nan_to_num_backward,
                                    .layouts = rsh_grad_same_layout,
                                    .parts = RSH_PARTS_EACH,
                                    .attr_bytes = sizeof(replacing),
                                    .placements = &rshn_curved_rule};
     rsh_dtype dtype = rsh_value_dtype(x);
-    replacing r = {{nan}, {largest(positive, dtype), largest(negative, dtype)}};
+    replacing r = {{nan}, {finite_limit(positive, dtype), finite_limit(negative, dtype)}};
     return rshn_apply(&op, &r, 1, 1, &x, out);
 }

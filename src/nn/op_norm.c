@@ -1,8 +1,8 @@
-/* Norm: layer norm over the last dims, RMS norm over the last.
+/* Norm: layer norm over the last dims, RMS norm over the last dim.
  *
- * Inputs x, weight, bias; slots x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all rows:
- * each of at most PARTS groups of rows has sums of its own, which are added in order, so their bits do not depend on
- * threads.  Over dims that ranks share, they combine numbers of each row. */
+ * Inputs are x, weight, bias; slots are x, weight, mean, 1/deviation.  Gradients of weight and bias are sums over all
+ * rows: each of at most PARTS groups of rows has its own sums, which are added in order, so the bits do not depend on
+ * the number of threads.  If the normalized dims are cut, the ranks reduce numbers of each row. */
 #include "nn/cut_line.h"
 
 enum { PARTS = 16, LEAST_ROWS = 16, GRAIN = 8192 };
@@ -12,14 +12,14 @@ typedef struct norm_attrs {
     double eps;
     bool centred, has_weight;
     rshn_line line;
-    double count; /* elements of a row, on all ranks */
+    double count; /* number of elements of a row, on all ranks */
 } norm_attrs;
 
 typedef struct norming {
     const rshn_kernels *k;
     rshn_norm w;
     const char *x, *g;
-    char *y, *mean, *rstd; /* y is gx on the way back */
+    char *y, *mean, *rstd; /* in backward y is gx */
     char *gw, *gb;         /* parts of n elements each, or NULL */
     int64_t rows, parts;
     size_t item;
@@ -43,7 +43,7 @@ static void forward_rows(void *ctx, int64_t lo, int64_t hi) {
     s->k->norm(&s->w, s->x + at, s->y + at, s->mean ? s->mean + row : NULL, s->rstd + row, hi - lo);
 }
 
-/* Weight or bias have the sizes of the last dims of x. */
+/* Checks that weight or bias has the sizes of the last dims of x. */
 static rsh_status check_affine(const char *name, const char *what, const rsh_tensor *x, int ndims,
                                const rsh_tensor *t) {
     if (!t) return RSH_OK;
@@ -51,20 +51,23 @@ static rsh_status check_affine(const char *name, const char *what, const rsh_ten
     bool alike = rsh_tensor_ndim(t) == ndims;
     for (int d = 0; alike && d < ndims; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(x)[nd - ndims + d];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "%s of %s over %d dims with a %s of %s", name, rshn_shape_text(x), ndims, what,
-                         rshn_shape_text(t));
+        return rshn_fail(RSH_EVALUE, "%s: x is %s; for its last %d dims, %s has the wrong shape %s", name,
+                         rshn_shape_text(x), ndims, what, rshn_shape_text(t));
     return RSH_OK;
 }
 
-static rsh_status check(const char *name, const norm_attrs *a, const rsh_tensor *const *in) {
+static rsh_status check_shapes(const char *name, const norm_attrs *a, const rsh_tensor *const *in) {
     NN_TRY(rshn_needs_alike(name, 3, in));
     if (a->ndims < 1 || a->ndims > rsh_tensor_ndim(in[0]))
-        return rshn_fail(RSH_EVALUE, "%s of %s over %d dims", name, rshn_shape_text(in[0]), a->ndims);
+        return rshn_fail(RSH_EVALUE,
+                         "%s: x is %s; the number of normalized dims must be 1 to its number of dims, "
+                         "got %d",
+                         name, rshn_shape_text(in[0]), a->ndims);
     NN_TRY(check_affine(name, "weight", in[0], a->ndims, in[1]));
     return check_affine(name, "bias", in[0], a->ndims, in[2]);
 }
 
-/* Dense views or copies of n tensors that may be NULL. */
+/* Creates dense views or copies of n tensors, which may be NULL. */
 static rsh_status all_dense(int n, const rsh_tensor *const *in, rsh_tensor **out) {
     for (int i = 0; i < n; i++)
         if (in[i]) NN_TRY(rshn_dense(in[i], &out[i]));
@@ -75,8 +78,8 @@ static void free_all(int n, rsh_tensor **t) {
     for (int i = 0; i < n; i++) rsh_tensor_free(t[i]);
 }
 
-static rsh_status normalise(const norm_attrs *a, rsh_tensor *const *in, rsh_tensor **y, rsh_tensor **mean,
-                            rsh_tensor **rstd) {
+static rsh_status normalize_rows(const norm_attrs *a, rsh_tensor *const *in, rsh_tensor **y, rsh_tensor **mean,
+                                 rsh_tensor **rstd) {
     norming s = norming_of(a, in[0], in[1], in[2]);
     rsh_dtype dtype = rsh_tensor_dtype(in[0]);
     NN_TRY(rsh_tensor_empty(dtype, rsh_tensor_ndim(in[0]), rsh_tensor_shape(in[0]), y));
@@ -89,7 +92,7 @@ static rsh_status normalise(const norm_attrs *a, rsh_tensor *const *in, rsh_tens
     return RSH_OK;
 }
 
-/* The last dims: are they cut, and how many elements do they have? */
+/* Finds out whether the last dims are cut, and how many elements they have. */
 static rsh_status find_line(const rsh_grad_call *c, norm_attrs *a) {
     int n = rsh_value_ndim(rsh_call_input_value(c, 0));
     unsigned dims = ((1u << a->ndims) - 1) << (n - a->ndims);
@@ -102,7 +105,7 @@ static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     const rsh_tensor *in[3] = {rsh_call_input(c, 0), rsh_call_input(c, 1), rsh_call_input(c, 2)};
     rsh_tensor *dense[3] = {NULL}, *made[3] = {NULL}; /* made: y, mean, rstd */
     rsh_status st;
-    NN_TRY(check(name, a, in));
+    NN_TRY(check_shapes(name, a, in));
     a->has_weight = in[1] != NULL;
     NN_GOTO(find_line(c, a));
     if (a->line.comm) {
@@ -110,7 +113,7 @@ static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
                                       &made[2]));
     } else {
         NN_GOTO(all_dense(3, in, dense));
-        NN_GOTO(normalise(a, dense, &made[0], &made[1], &made[2]));
+        NN_GOTO(normalize_rows(a, dense, &made[0], &made[1], &made[2]));
     }
     rsh_tensor *y = made[0];
     made[0] = NULL;
@@ -131,7 +134,7 @@ out:
     return st;
 }
 
-/* ---- back ---- */
+/* ---- backward ---- */
 
 static void backward_part(const norming *s, int64_t part) {
     int64_t size = s->rows / s->parts, more = s->rows % s->parts;
@@ -145,8 +148,8 @@ static void backward_parts(void *ctx, int64_t lo, int64_t hi) {
     for (int64_t part = lo; part < hi; part++) backward_part(ctx, part);
 }
 
-/* The sum of the parts, in the sizes of weight and bias. */
-static rsh_status give_parts(rsh_grad_call *c, int i, const rsh_tensor *parts, const rshn_sizes *sizes) {
+/* Sums the parts and sets the result as a gradient, in the shape of weight and bias. */
+static rsh_status set_summed_parts(rsh_grad_call *c, int i, const rsh_tensor *parts, const rshn_sizes *sizes) {
     rsh_tensor *sum = NULL, *shaped = NULL;
     NN_TRY(rshn_sum(parts, 1, false, 1, &sum));
     rsh_status st = rsh_tensor_view(sum, 0, sizes->n, sizes->at, NULL, &shaped);
@@ -163,7 +166,7 @@ static rsh_status parts_for(const rsh_grad_call *c, int i, const norming *s, rsh
     return RSH_OK;
 }
 
-static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *const *in, rsh_tensor **made) {
+static rsh_status backward_local(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *const *in, rsh_tensor **made) {
     norming s = norming_of(a, in[0], in[1], NULL);
     const rsh_tensor *x = in[0];
     rsh_dtype dtype = rsh_tensor_dtype(x);
@@ -180,15 +183,15 @@ static rsh_status go_back(rsh_grad_call *c, const norm_attrs *a, rsh_tensor *con
     NN_TRY(parts_for(c, 1, &s, dtype, &made[1], &s.gw));
     NN_TRY(parts_for(c, 2, &s, dtype, &made[2], &s.gb));
     rshn_spread(s.parts, GRAIN / (s.rows / s.parts * s.w.n + 1) + 1, backward_parts, &s);
-    if (made[1]) NN_TRY(give_parts(c, 1, made[1], &last));
-    if (made[2]) NN_TRY(give_parts(c, 2, made[2], &last));
+    if (made[1]) NN_TRY(set_summed_parts(c, 1, made[1], &last));
+    if (made[2]) NN_TRY(set_summed_parts(c, 2, made[2], &last));
     rsh_tensor *gx = made[0];
     made[0] = NULL;
     return gx ? rsh_call_set_input_grad(c, 0, gx) : RSH_OK;
 }
 
-/* Of rows that ranks share; without a gradient this rank's count as zeros. */
-static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
+/* Backward for rows that are cut; without a gradient, this rank contributes zeros. */
+static rsh_status backward_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
     rsh_tensor *zeros = NULL, *made[3] = {NULL};
     bool wanted[3] = {rsh_call_needs_input_grad(c, 0), rsh_call_needs_input_grad(c, 1),
                       rsh_call_needs_input_grad(c, 2)};
@@ -206,7 +209,7 @@ static rsh_status go_back_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_t
 }
 
 static rsh_comm *comm_of(const void *attrs) { return ((const norm_attrs *)attrs)->line.comm; }
-static void drop(void *attrs) { rshn_line_end(&((norm_attrs *)attrs)->line); }
+static void free_line(void *attrs) { rshn_line_end(&((norm_attrs *)attrs)->line); }
 
 static rsh_status norm_backward(rsh_grad_call *c) {
     const norm_attrs *a = rsh_call_attrs(c);
@@ -219,9 +222,9 @@ static rsh_status norm_backward(rsh_grad_call *c) {
     if (a->has_weight) NN_TRY(rsh_call_saved(c, slot++, &in[1]));
     NN_TRY(rsh_call_saved(c, slot++, &in[3]));
     if (a->centred) NN_TRY(rsh_call_saved(c, slot, &in[4]));
-    if (a->line.comm) return go_back_cut(c, a, in);
+    if (a->line.comm) return backward_cut(c, a, in);
     rsh_status st = all_dense(5, in, dense);
-    if (!st) st = go_back(c, a, dense, made);
+    if (!st) st = backward_local(c, a, dense, made);
     free_all(5, dense);
     free_all(3, made);
     return st;
@@ -237,7 +240,7 @@ static rsh_status norm_rule(rsh_rule_dims *io) {
             if (io->in[i].ndim == a->ndims && first >= 0 && io->in[i].shape[d - first] == io->in[0].shape[d])
                 rshn_rule_letter(&io->in[i], d - first, d);
     }
-    return RSH_OK; /* what does not match is refused by forward */
+    return RSH_OK; /* forward checks that the shapes match */
 }
 
 static const rsh_placement_rule rule = {norm_rule};
@@ -250,7 +253,7 @@ rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight, rsh_val
                                    .forward = layer_norm_forward,
                                    .backward = norm_backward,
                                    .attr_bytes = sizeof(norm_attrs),
-                                   .drop = drop,
+                                   .drop = free_line,
                                    .comm = comm_of,
                                    .placements = &rule};
     norm_attrs a = {.ndims = ndims, .eps = eps, .centred = true};
@@ -262,7 +265,7 @@ rsh_status rsh_nn_rms_norm(rsh_value *x, rsh_value *weight, double eps, rsh_valu
                                    .forward = rms_norm_forward,
                                    .backward = norm_backward,
                                    .attr_bytes = sizeof(norm_attrs),
-                                   .drop = drop,
+                                   .drop = free_line,
                                    .comm = comm_of,
                                    .placements = &rule};
     norm_attrs a = {.ndims = 1, .eps = eps};

@@ -8,12 +8,12 @@
 
 /* A vector is a row on the left and a column on the right. */
 typedef struct product_attrs {
-    rshn_sizes a, b, out; /* sizes of the operands as given, and of the result as matrices */
+    rshn_sizes a, b, out; /* shapes of the operands, and of the result as matrices */
 } product_attrs;
 
-/* Slots 0 and 1: b, a. */
+/* Slots 0 and 1 are b and a. */
 
-/* Sizes with a vector's dim added: before it on the left, after it on the right. */
+/* Adds a dim to a vector: before it on the left side, after it on the right. */
 static rshn_sizes as_matrix(const rshn_sizes *s, bool left) {
     if (s->n != 1) return *s;
     return (rshn_sizes){.n = 2, .at = {left ? 1 : s->at[0], left ? s->at[0] : 1}};
@@ -26,14 +26,17 @@ static rsh_status matrix_view(const rsh_tensor *t, bool left, rsh_tensor **out) 
     return rsh_tensor_view(t, 0, 2, m.at, strides, out);
 }
 
-/* The sizes of the product, as matrices. */
+/* Computes the shape of the product, as matrices. */
 static rsh_status product_sizes(const char *name, const rsh_tensor *x, const rsh_tensor *y, rshn_sizes *out) {
     rshn_sizes sx = rshn_sizes_of(x), sy = rshn_sizes_of(y);
-    if (!sx.n || !sy.n) return rshn_fail(RSH_EVALUE, "%s of a value without dims", name);
+    if (!sx.n || !sy.n) return rshn_fail(RSH_EVALUE, "%s: operands must have at least 1 dim", name);
     rshn_sizes a = as_matrix(&sx, true), b = as_matrix(&sy, false);
     if (a.at[a.n - 1] != b.at[b.n - 2])
-        return rshn_fail(RSH_EVALUE, "%s of %s and %s: %lld columns meet %lld rows", name, rshn_shape_text(x),
-                         rshn_shape_text(y), (long long)a.at[a.n - 1], (long long)b.at[b.n - 2]);
+        return rshn_fail(RSH_EVALUE,
+                         "%s: cannot multiply %s by %s: %lld columns on the left, %lld rows on the "
+                         "right",
+                         name, rshn_shape_text(x), rshn_shape_text(y), (long long)a.at[a.n - 1],
+                         (long long)b.at[b.n - 2]);
     rshn_sizes la = a, lb = b;
     la.n -= 2;
     lb.n -= 2;
@@ -43,7 +46,7 @@ static rsh_status product_sizes(const char *name, const rsh_tensor *x, const rsh
     return RSH_OK;
 }
 
-/* Sizes of the result without the dims that vectors got. */
+/* Returns the shape of the result without the dims that were added to vectors. */
 static rshn_sizes result_sizes(const product_attrs *p) {
     rshn_sizes to = p->out;
     if (p->b.n == 1) to.n--;
@@ -88,9 +91,9 @@ static rsh_status product_forward(rsh_grad_call *c, const char *name) {
     return st;
 }
 
-/* Gives input i the product of two views, one of which is transposed here. */
-static rsh_status give_product(rsh_grad_call *c, int i, const rshn_sizes *sizes, const rsh_tensor *a,
-                               const rsh_tensor *b) {
+/* Sets the gradient of input i to the product of two views. */
+static rsh_status set_product_grad(rsh_grad_call *c, int i, const rshn_sizes *sizes, const rsh_tensor *a,
+                                   const rsh_tensor *b) {
     rshn_sizes m = as_matrix(sizes, i == 0);
     rsh_tensor *full = NULL, *gx = NULL;
     NN_TRY(rshn_empty(rsh_tensor_dtype(a), &m, &full));
@@ -100,8 +103,8 @@ static rsh_status give_product(rsh_grad_call *c, int i, const rshn_sizes *sizes,
     return st ? st : rsh_call_set_input_grad(c, i, gx);
 }
 
-/* The other operand as a matrix, transposed. */
-static rsh_status turned(const rsh_tensor *t, bool left, rsh_tensor **out) {
+/* Returns the other operand as a transposed matrix. */
+static rsh_status transposed_matrix(const rsh_tensor *t, bool left, rsh_tensor **out) {
     rsh_tensor *m = NULL;
     NN_TRY(matrix_view(t, left, &m));
     rsh_status st = rsh_tensor_transpose(m, -1, -2, out);
@@ -118,15 +121,15 @@ static rsh_status product_backward(rsh_grad_call *c) {
     NN_GOTO(rshn_reshape(rsh_call_output_grad(c, 0), &p->out, &g));
     if (rsh_call_needs_input_grad(c, 0)) {
         NN_GOTO(rsh_call_saved(c, slot++, &saved));
-        NN_GOTO(turned(saved, false, &other));
-        NN_GOTO(give_product(c, 0, &p->a, g, other));
+        NN_GOTO(transposed_matrix(saved, false, &other));
+        NN_GOTO(set_product_grad(c, 0, &p->a, g, other));
         rsh_tensor_free(other);
         other = NULL;
     }
     if (rsh_call_needs_input_grad(c, 1)) {
         NN_GOTO(rsh_call_saved(c, slot, &saved));
-        NN_GOTO(turned(saved, true, &other));
-        NN_GOTO(give_product(c, 1, &p->b, other, g));
+        NN_GOTO(transposed_matrix(saved, true, &other));
+        NN_GOTO(set_product_grad(c, 1, &p->b, other, g));
     }
 out:
     rsh_tensor_free(g);
@@ -134,11 +137,11 @@ out:
     return st;
 }
 
-/* ---- rule: letters of leading dims from 0 on, then rows, columns, and the dim that is summed over ---- */
+/* ---- rule: leading dims have letters from 0 on, then rows, columns, and the dim that is summed over ---- */
 
 enum { ROW = 29, COLUMN, SUMMED };
 
-/* Leading dim d of n in all, aligned at the last of them. */
+/* Sets the letters of leading dim d of n, aligned at the last leading dim. */
 static rsh_status lead_rule(rsh_rule_dims *io, int n, int d) {
     int lead[2], at[2];
     int64_t size = 1;
@@ -160,10 +163,11 @@ static rsh_status lead_rule(rsh_rule_dims *io, int n, int d) {
 static rsh_status product_rule(rsh_rule_dims *io) {
     rsh_rule_tensor *a = &io->in[0], *b = &io->in[1];
     int lead = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
-    if (!a->ndim || !b->ndim) return rshn_fail(RSH_EVALUE, "matmul of a value without dims");
+    if (!a->ndim || !b->ndim) return rshn_fail(RSH_EVALUE, "matmul: operands must have at least 1 dim");
     int64_t inner = a->shape[a->ndim - 1], rows = b->shape[b->ndim > 1 ? b->ndim - 2 : 0];
     if (inner != rows)
-        return rshn_fail(RSH_EVALUE, "matmul: %lld columns meet %lld rows", (long long)inner, (long long)rows);
+        return rshn_fail(RSH_EVALUE, "matmul: the left operand has %lld columns, but the right one has %lld rows",
+                         (long long)inner, (long long)rows);
     for (int d = 0; d < lead; d++) NN_TRY(lead_rule(io, lead, d));
     a->term = b->term = 0;
     rshn_rule_letter(a, a->ndim - 1, SUMMED);
@@ -200,7 +204,7 @@ rsh_status rsh_nn_bmm(rsh_value *a, rsh_value *b, rsh_value **out) {
                                    .attr_bytes = sizeof(product_attrs),
                                    .placements = &matrix_rule};
     if (a && b && (rsh_value_ndim(a) != 3 || rsh_value_ndim(b) != 3 || rsh_value_shape(a)[0] != rsh_value_shape(b)[0]))
-        return rshn_fail(RSH_EVALUE, "bmm of %s and %s: both have three dims and equal first sizes",
+        return rshn_fail(RSH_EVALUE, "bmm: operands must be 3-D with equal first sizes, got %s and %s",
                          rshn_sizes_text(rsh_value_ndim(a), rsh_value_shape(a)),
                          rshn_sizes_text(rsh_value_ndim(b), rsh_value_shape(b)));
     return rshn_apply(&op, NULL, 2, 2, (rsh_value *[]){a, b}, out);
@@ -212,17 +216,19 @@ static rsh_status linear_sizes(const rsh_tensor *const *in, rshn_sizes *to) {
     const int64_t *w = rsh_tensor_shape(in[1]);
     *to = rshn_sizes_of(in[0]);
     if (!to->n || rsh_tensor_ndim(in[1]) != 2 || to->at[to->n - 1] != w[1])
-        return rshn_fail(RSH_EVALUE, "linear of %s with a weight of %s: the last sizes are equal",
+        return rshn_fail(RSH_EVALUE, "linear: weight must be 2-D with the last size of x, got x %s and weight %s",
                          rshn_shape_text(in[0]), rshn_shape_text(in[1]));
     if (in[2] && (rsh_tensor_ndim(in[2]) != 1 || rsh_tensor_shape(in[2])[0] != w[0]))
-        return rshn_fail(RSH_EVALUE, "linear with a weight of %s and a bias of %s: the first sizes are equal",
+        return rshn_fail(RSH_EVALUE,
+                         "linear: bias must be 1-D with the first size of weight, got weight %s and bias "
+                         "%s",
                          rshn_shape_text(in[1]), rshn_shape_text(in[2]));
     to->at[to->n - 1] = w[0];
     return RSH_OK;
 }
 
-/* Rows of x and of the result as matrices.  A bias is put into the result first: BLAS adds the product to it in the
- * pass in which it would clear it otherwise. */
+/* Multiplies with the rows of x as one matrix.  A bias is copied to the result first: BLAS adds the product to it in
+ * the same pass in which it would otherwise clear the result. */
 static rsh_status linear_product(const rsh_tensor *const *in, const rsh_tensor *y) {
     rsh_tensor *x = NULL, *out = NULL, *w = NULL;
     rsh_status st;
@@ -255,7 +261,7 @@ static rsh_status linear_forward(rsh_grad_call *c) {
     return rsh_call_needs_input_grad(c, 1) ? rsh_call_save_input(c, 0) : RSH_OK;
 }
 
-static rsh_status give_input(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *weight) {
+static rsh_status set_input_grad(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *weight) {
     rsh_tensor *gx = NULL, *full = NULL;
     rshn_sizes to = rshn_sizes_of(rsh_call_output_grad(c, 0));
     to.at[to.n - 1] = rsh_tensor_shape(weight)[1];
@@ -268,7 +274,7 @@ static rsh_status give_input(rsh_grad_call *c, const rsh_tensor *g, const rsh_te
     return st;
 }
 
-static rsh_status give_weight(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *input) {
+static rsh_status set_weight_grad(rsh_grad_call *c, const rsh_tensor *g, const rsh_tensor *input) {
     rsh_tensor *x = NULL, *gt = NULL, *gw = NULL;
     rsh_status st;
     int64_t size[2] = {rsh_tensor_shape(g)[rsh_tensor_ndim(g) - 1],
@@ -294,11 +300,11 @@ static rsh_status linear_backward(rsh_grad_call *c) {
     NN_GOTO(matrix_view(rsh_call_output_grad(c, 0), true, &g));
     if (rsh_call_needs_input_grad(c, 0)) {
         NN_GOTO(rsh_call_saved(c, slot++, &saved));
-        NN_GOTO(give_input(c, g, saved));
+        NN_GOTO(set_input_grad(c, g, saved));
     }
     if (rsh_call_needs_input_grad(c, 1)) {
         NN_GOTO(rsh_call_saved(c, slot, &saved));
-        NN_GOTO(give_weight(c, g, saved));
+        NN_GOTO(set_weight_grad(c, g, saved));
     }
     if (rsh_call_needs_input_grad(c, 2)) {
         NN_GOTO(rshn_sum(g, (1u << (rsh_tensor_ndim(g) - 1)) - 1, false, 1, &gb));
@@ -314,7 +320,7 @@ static rsh_status linear_rule(rsh_rule_dims *io) {
     bool alike = x->ndim > 0 && w->ndim == 2 && x->shape[x->ndim - 1] == w->shape[1];
     alike = alike && (bias->ndim < 0 || (bias->ndim == 1 && bias->shape[0] == w->shape[0]));
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "linear of %s with a weight of %s and a bias of %s: sizes do not match",
+        return rshn_fail(RSH_EVALUE, "linear: shapes do not match, got x %s, weight %s and bias %s",
                          rshn_sizes_text(x->ndim, x->shape), rshn_sizes_text(w->ndim, w->shape),
                          bias->ndim < 0 ? "none" : rshn_sizes_text(bias->ndim, bias->shape));
     for (int d = 0; d < x->ndim - 1; d++) {

@@ -1,25 +1,26 @@
-/* Reduce: sum and mean over dims.  A sum over a dim that ranks share is partial. */
+/* Reduce: sum and mean over dims.  A sum over a cut dim is partial. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
 
-/* A sum over `dims`, a bit each, of a value with `sizes`. */
+/* A sum over `dims`, a bit mask, of a value with `sizes`. */
 typedef struct reduction {
     unsigned dims;
     bool keep;
-    double scale; /* of a mean */
+    double scale; /* for a mean */
     rshn_sizes sizes;
 } reduction;
 
-/* Dims as bits; none given: all. */
+/* Converts a list of dims to a bit mask; an empty list means all dims. */
 static rsh_status dims_of(const char *name, const rsh_value *x, int ndims, const int *dims, unsigned *out) {
     int ndim = rsh_value_ndim(x);
     unsigned bits = 0;
-    if (ndims < 0 || (ndims && !dims)) return rshn_fail(RSH_EVALUE, "%s over %d dims of NULL", name, ndims);
+    if (ndims < 0) return rshn_fail(RSH_EVALUE, "%s: ndims must be at least 0, got %d", name, ndims);
+    if (ndims && !dims) return rshn_fail(RSH_EVALUE, "%s: dims is NULL", name);
     for (int i = 0; i < ndims; i++) {
         int d = 0;
         NN_TRY(rshn_dim(name, dims[i], ndim, &d));
-        if (bits >> d & 1) return rshn_fail(RSH_EVALUE, "%s over dim %d twice", name, d);
+        if (bits >> d & 1) return rshn_fail(RSH_EVALUE, "%s: dim %d is listed twice", name, d);
         bits |= 1u << d;
     }
     *out = (ndims ? bits : ~0u) & ((1u << ndim) - 1);
@@ -41,8 +42,9 @@ static rsh_status sum_forward(rsh_grad_call *c, const char *name, bool mean) {
 static rsh_status total_forward(rsh_grad_call *c) { return sum_forward(c, "sum", false); }
 static rsh_status mean_forward(rsh_grad_call *c) { return sum_forward(c, "mean", true); }
 
-/* A view of t with the dims of `dims` back as 1, then repeated to `sizes`. */
-static rsh_status repeat(const rsh_tensor *t, unsigned dims, bool kept, const rshn_sizes *sizes, rsh_tensor **out) {
+/* Creates a view of t in which the reduced dims have size 1 again and are repeated to `sizes`. */
+static rsh_status repeat_dims(const rsh_tensor *t, unsigned dims, bool kept, const rshn_sizes *sizes,
+                              rsh_tensor **out) {
     int64_t strides[RSH_MAX_NDIM];
     for (int d = 0, from = 0; d < sizes->n; d++) {
         bool reduced = dims >> d & 1;
@@ -58,12 +60,12 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     rsh_tensor *scaled = NULL, *gx = NULL;
     double p[2] = {r->scale, 0};
     if (r->scale != 1) NN_TRY(rshn_map1_new(RSHN_SCALE, p, g, &scaled));
-    rsh_status st = repeat(scaled ? scaled : g, r->dims, r->keep, &r->sizes, &gx);
+    rsh_status st = repeat_dims(scaled ? scaled : g, r->dims, r->keep, &r->sizes, &gx);
     rsh_tensor_free(scaled);
     return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* A dim that is summed over has a letter that the result lacks. */
+/* The letter of a dim that is summed over does not appear in the result. */
 static rsh_status reduce_rule(rsh_rule_dims *io) {
     const reduction *r = io->attrs;
     for (int d = 0; d < io->in[0].ndim; d++) {

@@ -1,7 +1,7 @@
 /* Softmax: softmax and log-softmax along a dim.
  *
- * Kernels work on dense rows.  Along another dim than the last, the value is turned so that its rows are dense, and the
- * result is turned back as a view.  Along a dim that ranks share, they combine numbers of each row. */
+ * Kernels work on dense rows.  If the dim is not the last, the value is transposed so that its rows are dense, and the
+ * result is transposed back as a view.  If the dim is cut, the ranks reduce numbers of each row. */
 #include "nn/cut_line.h"
 
 typedef struct along {
@@ -29,8 +29,8 @@ static void run_rows(void *ctx, int64_t lo, int64_t hi) {
                : j->k->softmax(j->x + at, j->y + at, hi - lo, j->n, NULL);
 }
 
-/* y of x, or gx of the result x and its gradient g; rows along `dim`. */
-static rsh_status compute(const rsh_tensor *x, const rsh_tensor *g, int dim, bool log, rsh_tensor **out) {
+/* Computes y from x, or gx from the result x and its gradient g, for rows along `dim`. */
+static rsh_status softmax_along(const rsh_tensor *x, const rsh_tensor *g, int dim, bool log, rsh_tensor **out) {
     rsh_tensor *rows = NULL, *grows = NULL, *y = NULL;
     rsh_status st;
     NN_GOTO(rshn_rows(x, dim, &rows));
@@ -55,19 +55,19 @@ out:
     return st;
 }
 
-static rsh_status forward(rsh_grad_call *c, const char *name, bool log) {
+static rsh_status forward_along(rsh_grad_call *c, const char *name, bool log) {
     along *a = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
     NN_TRY(rshn_needs_float(name, x));
     NN_TRY(rshn_line_of_input(c, 0, 1u << a->dim, &a->line));
-    NN_TRY(a->line.comm ? rshn_softmax_cut(&a->line, x, log, &y) : compute(x, NULL, a->dim, log, &y));
+    NN_TRY(a->line.comm ? rshn_softmax_cut(&a->line, x, log, &y) : softmax_along(x, NULL, a->dim, log, &y));
     NN_TRY(rsh_call_set_output(c, 0, y));
     return rsh_call_save_output(c, 0);
 }
 
-/* No gradient came to this rank; others may have one, so its rows count as zeros. */
-static rsh_status idle_back(const rshn_line *l, const rsh_tensor *y, bool log, rsh_tensor **gx) {
+/* This rank has no gradient, but others may have one, so its rows count as zeros. */
+static rsh_status backward_zeros(const rshn_line *l, const rsh_tensor *y, bool log, rsh_tensor **gx) {
     rsh_tensor *zeros = NULL;
     rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(y), rsh_tensor_ndim(y), rsh_tensor_shape(y), &zeros);
     if (st) return rsh_comm_agree(l->comm, st);
@@ -77,25 +77,25 @@ static rsh_status idle_back(const rshn_line *l, const rsh_tensor *y, bool log, r
 }
 
 static rsh_comm *comm_of(const void *attrs) { return ((const along *)attrs)->line.comm; }
-static void drop(void *attrs) { rshn_line_end(&((along *)attrs)->line); }
+static void free_line(void *attrs) { rshn_line_end(&((along *)attrs)->line); }
 
-static rsh_status backward(rsh_grad_call *c, bool log) {
+static rsh_status backward_along(rsh_grad_call *c, bool log) {
     const along *a = rsh_call_attrs(c);
     const rsh_tensor *y = NULL, *g = rsh_call_output_grad(c, 0);
     rsh_tensor *gx = NULL;
     if (!g && !a->line.comm) return RSH_OK;
     NN_TRY(rsh_call_saved(c, 0, &y));
     if (a->line.comm)
-        NN_TRY(g ? rshn_softmax_cut_back(&a->line, y, g, log, &gx) : idle_back(&a->line, y, log, &gx));
+        NN_TRY(g ? rshn_softmax_cut_back(&a->line, y, g, log, &gx) : backward_zeros(&a->line, y, log, &gx));
     else
-        NN_TRY(compute(y, g, a->dim, log, &gx));
+        NN_TRY(softmax_along(y, g, a->dim, log, &gx));
     return rsh_call_set_input_grad(c, 0, gx);
 }
 
-static rsh_status softmax_forward(rsh_grad_call *c) { return forward(c, "softmax", false); }
-static rsh_status softmax_backward(rsh_grad_call *c) { return backward(c, false); }
-static rsh_status log_softmax_forward(rsh_grad_call *c) { return forward(c, "log_softmax", true); }
-static rsh_status log_softmax_backward(rsh_grad_call *c) { return backward(c, true); }
+static rsh_status softmax_forward(rsh_grad_call *c) { return forward_along(c, "softmax", false); }
+static rsh_status softmax_backward(rsh_grad_call *c) { return backward_along(c, false); }
+static rsh_status log_softmax_forward(rsh_grad_call *c) { return forward_along(c, "log_softmax", true); }
+static rsh_status log_softmax_backward(rsh_grad_call *c) { return backward_along(c, true); }
 
 static rsh_status softmax_rule(rsh_rule_dims *io) {
     rshn_rule_same(&io->in[0], &io->out[0]);
@@ -105,7 +105,7 @@ static rsh_status softmax_rule(rsh_rule_dims *io) {
 
 static const rsh_placement_rule rule = {softmax_rule};
 
-static rsh_status apply(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value **out) {
+static rsh_status apply_along(const rsh_grad_op *op, rsh_value *x, int dim, rsh_value **out) {
     along a = {0};
     if (x) NN_TRY(rshn_dim(op->name, dim, rsh_value_ndim(x), &a.dim));
     return rshn_apply(op, &a, 1, 1, &x, out);
@@ -116,10 +116,10 @@ rsh_status rsh_nn_softmax(rsh_value *x, int dim, rsh_value **out) {
                                    .forward = softmax_forward,
                                    .backward = softmax_backward,
                                    .attr_bytes = sizeof(along),
-                                   .drop = drop,
+                                   .drop = free_line,
                                    .comm = comm_of,
                                    .placements = &rule};
-    return apply(&op, x, dim, out);
+    return apply_along(&op, x, dim, out);
 }
 
 rsh_status rsh_nn_log_softmax(rsh_value *x, int dim, rsh_value **out) {
@@ -127,8 +127,8 @@ rsh_status rsh_nn_log_softmax(rsh_value *x, int dim, rsh_value **out) {
                                    .forward = log_softmax_forward,
                                    .backward = log_softmax_backward,
                                    .attr_bytes = sizeof(along),
-                                   .drop = drop,
+                                   .drop = free_line,
                                    .comm = comm_of,
                                    .placements = &rule};
-    return apply(&op, x, dim, out);
+    return apply_along(&op, x, dim, out);
 }

@@ -1,14 +1,14 @@
 /* Unary: pointwise ops of one value.
  *
- * A table says which kernel computes the op, which one goes back, and whether that one needs the input or the output.
- */
+ * A table lists for each op the kernel that computes it, the kernel for backward, and whether backward needs the input
+ * or the output. */
 #include "nn/impl.h"
 
 #include <math.h>
 
 typedef enum kept { KEEP_NOTHING, KEEP_INPUT, KEEP_OUTPUT } kept;
 
-/* One op: `back` is a kernel of what is kept and the gradient; with nothing kept, `straight` of the gradient. */
+/* One op.  `back` takes the saved value and the gradient; if nothing is saved, `straight` takes the gradient only. */
 typedef struct rule {
     rshn_map1_kind kind;
     rshn_map2_kind back;
@@ -21,7 +21,7 @@ typedef struct unary {
     double p[2];
 } unary;
 
-static rsh_status forward(rsh_grad_call *c, const char *name) {
+static rsh_status unary_forward(rsh_grad_call *c, const char *name) {
     const unary *u = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_input(c, 0);
     rsh_tensor *y = NULL;
@@ -32,7 +32,7 @@ static rsh_status forward(rsh_grad_call *c, const char *name) {
     return u->rule.keeps == KEEP_OUTPUT ? rsh_call_save_output(c, 0) : RSH_OK;
 }
 
-static rsh_status backward(rsh_grad_call *c) {
+static rsh_status unary_backward(rsh_grad_call *c) {
     const unary *u = rsh_call_attrs(c);
     const rsh_tensor *g = rsh_call_output_grad(c, 0), *kept = NULL;
     rsh_tensor *gx = NULL;
@@ -47,8 +47,7 @@ static rsh_status backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* X(name, kernel, kernel of what is kept and the gradient, kernel of the gradient alone, what is kept,
- * rule for DTensors) */
+/* X(name, kernel, backward kernel with a saved value, backward kernel without, what is saved, rule for DTensors) */
 #define UNARY_OPS(X)                                                                                                   \
     X(neg, NEG, MUL, NEG, KEEP_NOTHING, straight)                                                                      \
     X(exp, EXP, MUL, COPY, KEEP_OUTPUT, curved)                                                                        \
@@ -66,10 +65,10 @@ static rsh_status backward(rsh_grad_call *c) {
     X(mul_number, SCALE, MUL, SCALE, KEEP_NOTHING, straight)
 
 #define RECORD(name_, kind, back, straight, keeps, rule_)                                                              \
-    static rsh_status name_##_forward(rsh_grad_call *c) { return forward(c, #name_); }                                 \
+    static rsh_status name_##_forward(rsh_grad_call *c) { return unary_forward(c, #name_); }                           \
     static const rsh_grad_op name_##_op = {.name = #name_,                                                             \
                                            .forward = name_##_forward,                                                 \
-                                           .backward = backward,                                                       \
+                                           .backward = unary_backward,                                                 \
                                            .layouts = rsh_grad_same_layout,                                            \
                                            .parts = RSH_PARTS_EACH,                                                    \
                                            .attr_bytes = sizeof(unary),                                                \
@@ -92,7 +91,7 @@ rsh_status rsh_nn_silu(rsh_value *x, rsh_value **out) { return silu_apply(x, 1, 
 rsh_status rsh_nn_gelu(rsh_value *x, rsh_gelu form, rsh_value **out) {
     if (form == RSH_GELU_ERF) return gelu_apply(x, 1, 0, out);
     if (form == RSH_GELU_TANH) return gelu_tanh_apply(x, 1, 0, out);
-    return rshn_fail(RSH_EVALUE, "gelu has no form %d", (int)form);
+    return rshn_fail(RSH_EVALUE, "gelu: unknown form %d", (int)form);
 }
 
 rsh_status rsh_nn_add_number(rsh_value *x, double number, rsh_value **out) {
@@ -106,6 +105,6 @@ rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **out) {
 }
 
 rsh_status rsh_nn_clamp(rsh_value *x, double lo, double hi, rsh_value **out) {
-    if (isnan(lo) || isnan(hi)) return rshn_fail(RSH_EVALUE, "clamp from %g to %g: limits are numbers", lo, hi);
+    if (isnan(lo) || isnan(hi)) return rshn_fail(RSH_EVALUE, "clamp: limits must not be NaN, got %g and %g", lo, hi);
     return clamp_apply(x, lo, hi, out);
 }

@@ -1,23 +1,23 @@
-/* View: ops whose result is the same elements with other dims.
+/* View: ops whose result has the same elements with other dims.
  *
- * The gradient of a view is a view of the gradient, but for narrow, whose gradient is 0 outside, and expand, whose
- * gradient is a sum. */
+ * The gradient of a view is a view of the gradient, except for narrow, whose gradient is 0 outside the range, and
+ * expand, whose gradient is a sum. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
 #include <string.h>
 
-/* What a view does: new sizes and strides on the input's memory. */
+/* Attributes of a view: new sizes and strides on the input's memory. */
 typedef struct viewing {
     rshn_sizes sizes;       /* of the result */
-    int dims[RSH_MAX_NDIM]; /* of a permutation */
+    int dims[RSH_MAX_NDIM]; /* for a permutation */
     int dim;
     int64_t start;
     rshn_sizes before;    /* sizes of the input */
-    unsigned gone, fresh; /* dims of size 1, a bit each, that squeeze takes away and unsqueeze adds */
+    unsigned gone, fresh; /* bit masks of dims of size 1 that squeeze removes and unsqueeze adds */
 } viewing;
 
-static rsh_status give_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) {
+static rsh_status set_view(rsh_grad_call *c, rsh_status st, rsh_tensor *t) {
     return st ? st : rsh_call_set_output(c, 0, t);
 }
 
@@ -31,15 +31,15 @@ static rsh_status reshape_forward(rsh_grad_call *c) {
     v->before = rshn_sizes_of(x);
     rsh_status st = rshn_own_sizes(c, 0, &v->sizes, &to);
     if (!st) st = rshn_reshape(x, &to, &y);
-    return give_view(c, st, y);
+    return set_view(c, st, y);
 }
 
-static void only_moves(rsh_rule_dims *io) {
+static void mark_moves_only(rsh_rule_dims *io) {
     io->in[0].term = 0;
     io->moves_only = true;
 }
 
-/* Dims i of x and j of y, and those after them until both sides have as many elements: the first ones may be cut. */
+/* Groups dims from i of x and from j of y on until both have the same size.  Only their first dims can be cut. */
 static void regroup(rsh_rule_tensor *x, rsh_rule_tensor *y, int *i, int *j) {
     int a = (*i)++, b = (*j)++;
     int64_t have = x->shape[a], want = y->shape[b];
@@ -59,7 +59,7 @@ static rsh_status reshape_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
     rsh_rule_tensor *x = &io->in[0], *y = &io->out[0];
     int64_t count = 1;
-    only_moves(io);
+    mark_moves_only(io);
     for (int d = 0; d < v->sizes.n; d++) {
         rshn_rule_add_dim(y, v->sizes.at[d], RSH_DIM_WHOLE);
         count *= v->sizes.at[d];
@@ -71,7 +71,7 @@ static rsh_status reshape_rule(rsh_rule_dims *io) {
         else if (y->shape[j] == 1 && !pair)
             j++;
         else if (!count && !pair)
-            break; /* nothing says which dims belong together */
+            break; /* it is ambiguous which dims belong together */
         else
             regroup(x, y, &i, &j);
     }
@@ -100,13 +100,14 @@ static rsh_status reshape_apply(const char *name, rsh_value *x, const viewing *v
     return rshn_apply(op, v, 1, 1, &x, out);
 }
 
-/* The sizes asked for, with -1 worked out. */
-static rsh_status wanted_sizes(const rsh_value *x, int ndim, const int64_t *sizes, rshn_sizes *out) {
+/* Returns the requested sizes, with -1 replaced. */
+static rsh_status infer_sizes(const rsh_value *x, int ndim, const int64_t *sizes, rshn_sizes *out) {
     rshn_sizes s = {.n = ndim};
     int64_t have = 1, count = 1;
     int hole = -1;
-    if (ndim < 0 || ndim > RSH_MAX_NDIM || (ndim && !sizes))
-        return rshn_fail(RSH_EVALUE, "reshape to %d dims%s", ndim, sizes ? "" : " of NULL");
+    if (ndim < 0 || ndim > RSH_MAX_NDIM)
+        return rshn_fail(RSH_EVALUE, "reshape: ndim must be 0 to %d, got %d", RSH_MAX_NDIM, ndim);
+    if (ndim && !sizes) return rshn_fail(RSH_EVALUE, "reshape: sizes is NULL");
     for (int d = 0; d < rsh_value_ndim(x); d++) have *= rsh_value_shape(x)[d];
     for (int d = 0; d < ndim; d++) {
         s.at[d] = sizes[d];
@@ -120,7 +121,7 @@ static rsh_status wanted_sizes(const rsh_value *x, int ndim, const int64_t *size
         count = have;
     }
     if (count != have || (hole >= 0 && s.at[hole] < 0))
-        return rshn_fail(RSH_EVALUE, "reshape of %s to %s: the counts differ",
+        return rshn_fail(RSH_EVALUE, "reshape: cannot reshape %s to %s: the numbers of elements differ",
                          rshn_sizes_text(rsh_value_ndim(x), rsh_value_shape(x)), rshn_sizes_text(ndim, sizes));
     *out = s;
     return RSH_OK;
@@ -128,7 +129,7 @@ static rsh_status wanted_sizes(const rsh_value *x, int ndim, const int64_t *size
 
 rsh_status rsh_nn_reshape(rsh_value *x, int ndim, const int64_t *sizes, rsh_value **out) {
     viewing v = {.dim = 0};
-    if (x) NN_TRY(wanted_sizes(x, ndim, sizes, &v.sizes));
+    if (x) NN_TRY(infer_sizes(x, ndim, sizes, &v.sizes));
     return reshape_apply("reshape", x, &v, out);
 }
 
@@ -168,8 +169,7 @@ rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
     rshn_sizes *to = &v.sizes;
     int d = 0;
     if (x) NN_TRY(rshn_dim("unsqueeze", dim, to->n + 1, &d));
-    if (to->n == RSH_MAX_NDIM)
-        return rshn_fail(RSH_EVALUE, "unsqueeze of a value with %d dims, the most there are", to->n);
+    if (to->n == RSH_MAX_NDIM) return rshn_fail(RSH_EVALUE, "unsqueeze: x must have fewer than %d dims", to->n);
     memmove(to->at + d + 1, to->at + d, (size_t)(to->n - d) * sizeof *to->at);
     to->at[d] = 1;
     to->n++;
@@ -179,7 +179,7 @@ rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
 
 /* ---- transpose, permute ---- */
 
-/* A view whose dim d is dim dims[d] of t. */
+/* Creates a view whose dim d is dim dims[d] of t. */
 static rsh_status permuted(const rsh_tensor *t, const int *dims, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_tensor_ndim(t); d++) {
@@ -193,7 +193,7 @@ static rsh_status permute_forward(rsh_grad_call *c) {
     const viewing *v = rsh_call_attrs(c);
     rsh_tensor *y = NULL;
     rsh_status st = permuted(rsh_call_input(c, 0), v->dims, &y);
-    return give_view(c, st, y);
+    return set_view(c, st, y);
 }
 
 static rsh_status permute_backward(rsh_grad_call *c) {
@@ -208,7 +208,7 @@ static rsh_status permute_backward(rsh_grad_call *c) {
 static rsh_status permute_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
     rsh_rule_tensor *x = &io->in[0];
-    only_moves(io);
+    mark_moves_only(io);
     for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d);
     for (int d = 0; d < x->ndim; d++) rshn_rule_add_dim(&io->out[0], x->shape[v->dims[d]], v->dims[d]);
     return RSH_OK;
@@ -241,10 +241,10 @@ rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out) {
                                    .placements = &turn_rule};
     viewing v = {.dim = 0};
     unsigned seen = 0;
-    if (!dims) return rshn_fail(RSH_EVALUE, "permute with NULL for the dims");
+    if (!dims) return rshn_fail(RSH_EVALUE, "permute: dims is NULL");
     for (int d = 0; x && d < rsh_value_ndim(x); d++) {
         NN_TRY(rshn_dim("permute", dims[d], rsh_value_ndim(x), &v.dims[d]));
-        if (seen >> v.dims[d] & 1) return rshn_fail(RSH_EVALUE, "permute with dim %d twice", v.dims[d]);
+        if (seen >> v.dims[d] & 1) return rshn_fail(RSH_EVALUE, "permute: dim %d is listed twice", v.dims[d]);
         seen |= 1u << v.dims[d];
     }
     return rshn_apply(&op, &v, 1, 1, &x, out);
@@ -255,13 +255,13 @@ rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out) {
 static rsh_status contiguous_forward(rsh_grad_call *c) {
     rsh_tensor *y = NULL;
     rsh_status st = rshn_dense(rsh_call_input(c, 0), &y);
-    return give_view(c, st, y);
+    return set_view(c, st, y);
 }
 
 static rsh_status contiguous_backward(rsh_grad_call *c) { return rsh_call_pass_grad(c, 0, 0); }
 
 static rsh_status contiguous_rule(rsh_rule_dims *io) {
-    only_moves(io);
+    mark_moves_only(io);
     return rsh_rule_pointwise(io);
 }
 
@@ -285,7 +285,7 @@ static rsh_status expand_forward(rsh_grad_call *c) {
     v->before = rshn_sizes_of(rsh_call_input(c, 0));
     rsh_status st = rshn_own_sizes(c, 0, &v->sizes, &to);
     if (!st) st = rshn_expand(rsh_call_input(c, 0), &to, &y);
-    return give_view(c, st, y);
+    return set_view(c, st, y);
 }
 
 static rsh_status expand_backward(rsh_grad_call *c) {
@@ -299,7 +299,7 @@ static rsh_status expand_backward(rsh_grad_call *c) {
 static rsh_status expand_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
     rsh_rule_tensor *x = &io->in[0];
-    only_moves(io);
+    mark_moves_only(io);
     for (int d = 0, more = v->sizes.n - x->ndim; d < v->sizes.n; d++) {
         bool same = d >= more && x->shape[d - more] == v->sizes.at[d];
         if (same) rshn_rule_letter(x, d - more, d);
@@ -317,14 +317,15 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
                                    .placements = &rule};
     rshn_sizes from = value_sizes(x);
     viewing v = {.sizes = {.n = ndim}};
-    if (x && (ndim < from.n || ndim > RSH_MAX_NDIM || (ndim && !sizes)))
-        return rshn_fail(RSH_EVALUE, "expand of %s to %d dims%s", rshn_sizes_text(from.n, from.at), ndim,
-                         sizes ? "" : " of NULL");
+    if (x && ndim && !sizes) return rshn_fail(RSH_EVALUE, "expand: sizes is NULL");
+    if (x && (ndim < from.n || ndim > RSH_MAX_NDIM))
+        return rshn_fail(RSH_EVALUE, "expand: ndim must be %d to %d for x %s, got %d", from.n, RSH_MAX_NDIM,
+                         rshn_sizes_text(from.n, from.at), ndim);
     for (int d = 0, more = ndim - from.n; x && d < ndim; d++) {
         int64_t old = d < more ? 1 : from.at[d - more], size = sizes[d] == -1 && d >= more ? old : sizes[d];
         if (size < 0 || (size != old && old != 1))
-            return rshn_fail(RSH_EVALUE, "expand of %s to %s: sizes differ in dim %d", rshn_sizes_text(from.n, from.at),
-                             rshn_sizes_text(ndim, sizes), d);
+            return rshn_fail(RSH_EVALUE, "expand: cannot expand %s to %s: sizes differ in dim %d",
+                             rshn_sizes_text(from.n, from.at), rshn_sizes_text(ndim, sizes), d);
         v.sizes.at[d] = size;
     }
     return rshn_apply(&op, &v, 1, 1, &x, out);
@@ -332,7 +333,7 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 
 /* ---- narrow ---- */
 
-/* This rank has a part of the range, of the elements that it has of x. */
+/* Returns the part of the range that is in this rank's part of x. */
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_input(c, 0);
@@ -345,7 +346,7 @@ static rsh_status narrow_forward(rsh_grad_call *c) {
     NN_TRY(rshn_own_start(c, 0, v->dim, &first));
     v->start = v->start > first ? v->start - first : 0;
     rsh_status st = rshn_window(x, v->dim, v->start, to.at[v->dim], &y);
-    return give_view(c, st, y);
+    return set_view(c, st, y);
 }
 
 static rsh_status narrow_backward(rsh_grad_call *c) {
@@ -363,7 +364,7 @@ static rsh_status narrow_backward(rsh_grad_call *c) {
 
 static rsh_status narrow_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
-    only_moves(io);
+    mark_moves_only(io);
     rshn_rule_same(&io->in[0], &io->out[0]);
     rshn_rule_range(&io->out[0], v->dim, v->start, io->in[0].shape[v->dim]);
     io->out[0].shape[v->dim] = v->sizes.at[0];
@@ -378,12 +379,12 @@ rsh_status rsh_nn_narrow(rsh_value *x, int dim, int64_t start, int64_t length, r
                                    .attr_bytes = sizeof(viewing),
                                    .placements = &rule};
     viewing v = {.start = start, .sizes = {.n = 1, .at = {length}}};
-    if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "narrow of a value without dims");
+    if (x && !rsh_value_ndim(x)) return rshn_fail(RSH_EINDEX, "narrow: x must have at least 1 dim");
     if (x) {
         NN_TRY(rshn_dim("narrow", dim, rsh_value_ndim(x), &v.dim));
         int64_t size = rsh_value_shape(x)[v.dim];
         if (start < 0 || length < 0 || start > size || length > size - start)
-            return rshn_fail(RSH_EINDEX, "narrow of dim %d from %lld on for %lld: its size is %lld", v.dim,
+            return rshn_fail(RSH_EINDEX, "narrow: range exceeds dim %d: start %lld, length %lld, size %lld", v.dim,
                              (long long)start, (long long)length, (long long)size);
     }
     return rshn_apply(&op, &v, 1, 1, &x, out);

@@ -1,4 +1,4 @@
-/* Optimizer: the parameters it changes, their state, and a step over all of them. */
+/* Optimizer: the parameters that it updates, their state, and the update step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +12,16 @@
 
 rsh_status rshn_not_negative(const char *name, double number) {
     if (number >= 0 && isfinite(number)) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s is %.17g; it must be finite and not negative", name, number);
+    return rshn_fail(RSH_EVALUE, "%s must be finite and at least 0, got %.17g", name, number);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-static rsh_status add(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status add_parameter(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     (void)owner, (void)name;
     rsh_optimizer *o = ctx;
     if (rsh_value_dtype(v) != RSH_F32 && rsh_value_dtype(v) != RSH_F64)
-        return rshn_fail(RSH_ETYPE, "parameter \"%s\" is %s; optimizers change f32 and f64", path,
+        return rshn_fail(RSH_ETYPE, "optimizer: parameter \"%s\" must be f32 or f64, got %s", path,
                          rsh_dtype_name(rsh_value_dtype(v)));
     NN_TRY(RSHN_GROW(o->trained, o->n + 1, &o->room));
     char *copy = rshn_duplicate(path);
@@ -31,13 +31,13 @@ static rsh_status add(void *ctx, const char *path, rsh_module *owner, const char
 }
 
 rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, double lr, rsh_optimizer **out) {
-    if (!m || !out) return rshn_fail(RSH_EVALUE, "an optimizer with NULL for its %s", m ? "result" : "module");
+    if (!m || !out) return rshn_fail(RSH_EVALUE, "cannot create an optimizer: %s is NULL", m ? "out" : "m");
     rsh_optimizer *o = rshn_calloc(1, sizeof *o);
     if (!o) return rshn_fail(RSH_ENOMEM, "no memory for an optimizer");
     o->kind = kind;
     o->lr = lr;
-    rsh_status st = rsh_module_each_parameter(m, false, add, o);
-    if (!st && !o->n) st = rshn_fail(RSH_EVALUE, "an optimizer for a module without parameters");
+    rsh_status st = rsh_module_each_parameter(m, false, add_parameter, o);
+    if (!st && !o->n) st = rshn_fail(RSH_EVALUE, "cannot create an optimizer: the module has no parameters");
     if (st) rsh_optimizer_free(o);
     else *out = o;
     return st;
@@ -58,7 +58,7 @@ double rsh_optimizer_lr(const rsh_optimizer *o) { return o ? o->lr : -1; }
 
 rsh_status rsh_optimizer_set_lr(rsh_optimizer *o, double lr) {
     if (!o) return rshn_fail(RSH_EVALUE, "rsh_optimizer_set_lr: o is NULL");
-    NN_TRY(rshn_not_negative("the learning rate", lr));
+    NN_TRY(rshn_not_negative("learning rate", lr));
     o->lr = lr;
     return RSH_OK;
 }
@@ -69,15 +69,17 @@ rsh_status rsh_optimizer_zero_grad(rsh_optimizer *o) {
     return RSH_OK;
 }
 
-/* ---- a step ---- */
+/* ---- the step ---- */
 
 static rsh_status check_grad(const rshn_trained *t) {
     const rsh_layout *have = rsh_value_layout(rsh_value_grad(t->parameter)), *need = rsh_value_layout(t->parameter);
     bool same = !have == !need && (!have || (rsh_layout_op(have) == rsh_layout_op(need) &&
                                              rsh_layout_same_parts(have, need)));
     if (same) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "the gradient of \"%s\" is \"%.200s\", and the parameter \"%.200s\"", t->path,
-                     have ? rsh_layout_text(have) : "not distributed",
+    return rshn_fail(RSH_EVALUE,
+                     "the gradient of \"%s\" must have the layout of the parameter: gradient \"%.200s\", "
+                     "parameter \"%.200s\"",
+                     t->path, have ? rsh_layout_text(have) : "not distributed",
                      need ? rsh_layout_text(need) : "not distributed");
 }
 
@@ -94,18 +96,18 @@ typedef struct update {
     rshn_run run;
 } update;
 
-static void *ahead(void *p, rsh_dtype dtype, int64_t n) {
+static void *offset_by(void *p, rsh_dtype dtype, int64_t n) {
     return p ? (char *)p + n * (int64_t)rsh_dtype_size(dtype) : NULL;
 }
 
 static void update_range(void *ctx, int64_t lo, int64_t hi) {
     const update *u = ctx;
-    rshn_run run = {ahead(u->run.p, u->dtype, lo), ahead(u->run.g, u->dtype, lo), {0}, hi - lo};
-    for (int k = 0; k < RSHN_MOST_SLOTS; k++) run.slot[k] = ahead(u->run.slot[k], u->dtype, lo);
+    rshn_run run = {offset_by(u->run.p, u->dtype, lo), offset_by(u->run.g, u->dtype, lo), {0}, hi - lo};
+    for (int k = 0; k < RSHN_MOST_SLOTS; k++) run.slot[k] = offset_by(u->run.slot[k], u->dtype, lo);
     u->o->kind->update(u->o, u->t, u->dtype, &run);
 }
 
-/* The parameter's part is changed where it lies if it is dense, otherwise in a copy that is copied back. */
+/* A dense part of the parameter is updated in place; otherwise a copy is updated and copied back. */
 static rsh_status step_part(const rsh_optimizer *o, const rshn_trained *t, int64_t part) {
     const rsh_tensor *where = rsh_value_part(t->parameter, part);
     rsh_tensor *p = NULL, *g = NULL;

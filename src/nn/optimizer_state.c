@@ -1,4 +1,4 @@
-/* Optimizer state: out as a state dict, and in again. */
+/* Optimizer state: creates a state dict and loads one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 
 static rsh_status entry_name(const rshn_trained *t, const char *what, char *name, size_t room) {
     if (snprintf(name, room, "%s.%s", t->path, what) < (int)room) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "the path \"%s\" is too long for a state dict", t->path);
+    return rshn_fail(RSH_EVALUE, "path \"%s\" is too long for a state dict; shorten it", t->path);
 }
 
-/* ---- out ---- */
+/* ---- saving ---- */
 
 static rsh_status set_number(rsh_state_dict *d, const char *name, double number) {
     rsh_tensor *t = NULL;
@@ -52,18 +52,18 @@ rsh_status rsh_optimizer_state_dict(const rsh_optimizer *o, rsh_state_dict **out
     return st;
 }
 
-/* ---- in ---- */
+/* ---- loading ---- */
 
 static double number(const rsh_value *v) { return *(const double *)rsh_tensor_data(rsh_value_tensor(v)); }
 
-/* The number of a parameter that a word means; NULL: it is none. */
+/* Returns the number of a parameter with this name; NULL if there is none. */
 static double *find_number(rshn_trained *t, const char *word) {
     if (!strcmp(word, "step")) return &t->step;
     if (!strcmp(word, "lr_scale")) return &t->lr_scale;
     return strcmp(word, "weight_decay") ? NULL : &t->weight_decay;
 }
 
-/* The parameter that a name is about, and the word behind its path; -1: none. */
+/* Finds the parameter that a name belongs to, and the word after its path; -1: none. */
 static int64_t find_parameter(const rsh_optimizer *o, const char *name, const char **word) {
     const char *dot = strrchr(name, '.');
     for (int64_t i = 0; dot && i < o->n; i++) {
@@ -92,7 +92,7 @@ rshn_state_entry rshn_optimizer_entry(const rsh_optimizer *o, const char *name, 
 
 static rsh_status check_number(const char *name, const rsh_value *v) {
     if (rsh_value_ndim(v) == 0 && rsh_value_dtype(v) == RSH_F64 && rsh_value_tensor(v)) return RSH_OK;
-    return rshn_fail(RSH_ERUNTIME, "\"%s\" is not a number: an f64 without dims is", name);
+    return rshn_fail(RSH_ERUNTIME, "optimizer state \"%s\" must be a 0-D f64", name);
 }
 
 static rsh_status check_entry(const rsh_optimizer *o, const char *name, const rsh_value *v) {
@@ -102,7 +102,7 @@ static rsh_status check_entry(const rsh_optimizer *o, const char *name, const rs
     case RSHN_STATE_SLOT: return rshn_check_copy(name, v, like);
     case RSHN_STATE_UNKNOWN: break;
     }
-    return rshn_fail(RSH_ERUNTIME, "the state of an optimizer has no \"%s\"", name);
+    return rshn_fail(RSH_ERUNTIME, "unexpected entry \"%s\" in the state of an optimizer", name);
 }
 
 rsh_status rshn_optimizer_each_needed(const rsh_optimizer *o, const rsh_state_dict *d,
@@ -123,27 +123,26 @@ rsh_status rshn_optimizer_each_needed(const rsh_optimizer *o, const rsh_state_di
     return RSH_OK;
 }
 
-/* A value of the dict, or a copy of it like the parameter. */
-static rsh_status take_slot(const rshn_trained *t, rsh_value *v, bool copies, rsh_value **out) {
+/* Holds a value of the dict, or copies it to a value like the parameter. */
+static rsh_status load_slot(const rshn_trained *t, rsh_value *v, bool copies, rsh_value **out) {
     if (!copies) return *out = rsh_value_hold(v), RSH_OK;
     NN_TRY(rshn_zeros_like(t->parameter, out));
     return rshn_copy_value(v, *out);
 }
 
-static rsh_status take_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies,
-                             rshn_trained *fresh) {
+static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies, rshn_trained *fresh) {
     const char *word = NULL;
     int64_t i = find_parameter(o, name, &word);
     if (i < 0) return RSH_OK; /* "lr" */
     int slot = find_slot(o, word);
-    if (slot >= 0) return take_slot(&o->trained[i], v, copies, &fresh[i].slot[slot]);
+    if (slot >= 0) return load_slot(&o->trained[i], v, copies, &fresh[i].slot[slot]);
     *find_number(&fresh[i], word) = number(v);
     if (strcmp(word, "step")) fresh[i].grouped = true;
     return RSH_OK;
 }
 
-/* Settings stay as they are unless the dict has them; other state is that of a new optimizer. */
-static rsh_status make_fresh(const rsh_optimizer *o, const rsh_state_dict *d, bool copies, rshn_trained **fresh) {
+/* Settings are kept unless the dict has them; other state is that of a new optimizer. */
+static rsh_status new_state(const rsh_optimizer *o, const rsh_state_dict *d, bool copies, rshn_trained **fresh) {
     *fresh = rshn_calloc((size_t)o->n, sizeof **fresh);
     if (!*fresh) return rshn_fail(RSH_ENOMEM, "no memory to load the state of an optimizer");
     for (int64_t i = 0; i < o->n; i++) {
@@ -152,15 +151,15 @@ static rsh_status make_fresh(const rsh_optimizer *o, const rsh_state_dict *d, bo
         (*fresh)[i].grouped = o->trained[i].grouped;
     }
     for (int64_t i = 0; i < rsh_state_dict_count(d); i++)
-        NN_TRY(take_entry(o, rsh_state_dict_name(d, i), rsh_state_dict_value(d, i), copies, *fresh));
+        NN_TRY(load_entry(o, rsh_state_dict_name(d, i), rsh_state_dict_value(d, i), copies, *fresh));
     return RSH_OK;
 }
 
 rsh_status rshn_optimizer_prepare(const rsh_optimizer *o, const rsh_state_dict *d, rshn_trained **fresh) {
-    return make_fresh(o, d, false, fresh);
+    return new_state(o, d, false, fresh);
 }
 
-/* Exchanges the state; what was there is then freed with `fresh`. */
+/* Swaps old and new state; the old state is freed with `fresh`. */
 void rshn_optimizer_commit(rsh_optimizer *o, const rsh_state_dict *d, rshn_trained *fresh) {
     for (int64_t i = 0; i < o->n; i++) {
         rshn_trained *t = &o->trained[i], *f = &fresh[i];
@@ -198,7 +197,7 @@ rsh_status rsh_optimizer_load_state_dict(rsh_optimizer *o, const rsh_state_dict 
     for (int64_t i = 0; !st && i < rsh_state_dict_count(d); i++)
         st = check_entry(o, rsh_state_dict_name(d, i), rsh_state_dict_value(d, i));
     if (comm) st = rsh_comm_agree(comm, st);
-    if (!st) st = make_fresh(o, d, true, &fresh);
+    if (!st) st = new_state(o, d, true, &fresh);
     if (comm) st = rsh_comm_agree(comm, st);
     if (!st) rshn_optimizer_commit(o, d, fresh);
     rshn_optimizer_discard(o, fresh);

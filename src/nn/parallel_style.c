@@ -1,7 +1,7 @@
-/* Parallel style: how a module's parameters are cut, and what its inputs and outputs become.
+/* Parallel style: how a module's parameters are cut, and where its inputs and outputs are placed.
  *
- * A column-wise and a row-wise layer one after the other need one reduction: the first leaves its outputs cut as the
- * second wants its inputs. */
+ * A column-wise layer followed by a row-wise layer needs only one reduction: the outputs of the first are cut as the
+ * second needs its inputs. */
 #include "nn/parallel_style.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- parameters ---- */
 
-/* A walk over the parameters of a module at `path`. */
+/* Context of a walk over the parameters of a module at `path`. */
 typedef struct placing {
     const rsh_style *style;
     bool linear;
@@ -35,7 +35,8 @@ static rsh_status place_one(void *ctx, const char *below, rsh_module *owner, con
     rsh_place place = place_of(p, name);
     (void)owner;
     int n = snprintf(path, sizeof path, "%s%s%s", p->path, *p->path ? "." : "", below);
-    if (n >= (int)sizeof path) return rshn_fail(RSH_EVALUE, "the path \"%.100s...\" is too long", path);
+    if (n >= (int)sizeof path)
+        return rshn_fail(RSH_EVALUE, "path \"%.100s...\" is too long, at most %zu characters", path, sizeof path - 1);
     return rshn_change_value(p->change, path, v, &place);
 }
 
@@ -48,8 +49,10 @@ static rsh_status place_all(const rsh_style *s, bool linear, const char *path, r
 static rsh_status plan_hooks(rshn_tree_change *c, rsh_module *m, rshn_bringing in, rshn_bringing out, bool local) {
     rshn_prepared inputs = {.n = 1, .at = {in}}, outputs = {.local = local, .n = 1, .at = {out}};
     if (m->kind->nin < 1 || m->kind->nout != 1)
-        return rshn_fail(RSH_EVALUE, "%s has %d inputs and %d outputs: its style is for one and one", m->kind->name,
-                         m->kind->nin, m->kind->nout);
+        return rshn_fail(RSH_EVALUE,
+                         "%s has %d inputs and %d outputs; this style needs at least one input and "
+                         "exactly one output",
+                         m->kind->name, m->kind->nin, m->kind->nout);
     NN_TRY(rshn_prepare_inputs(c, m, &inputs));
     return rshn_prepare_outputs(c, m, &outputs);
 }
@@ -57,10 +60,11 @@ static rsh_status plan_hooks(rshn_tree_change *c, rsh_module *m, rshn_bringing i
 static rsh_status check_layer(const rsh_style *s, const char *path, const rsh_module *m, bool linear) {
     const char *name = s->kind == RSH_STYLE_COLWISE ? "column-wise" : "row-wise";
     if (!linear && strcmp(m->kind->name, "Embedding"))
-        return rshn_fail(RSH_EUNSUP, "\"%s\" is a %s; a %s style is for Linear and Embedding", path, m->kind->name,
-                         name);
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is a %s; the %s style supports only Linear and Embedding", path,
+                         m->kind->name, name);
     if (!linear && rshn_embedding_shortens(m))
-        return rshn_fail(RSH_EUNSUP, "\"%s\" is an Embedding with max_norm, which has no %s style", path, name);
+        return rshn_fail(RSH_EUNSUP, "\"%s\" is an Embedding with max_norm, which the %s style does not support", path,
+                         name);
     return RSH_OK;
 }
 
@@ -79,7 +83,7 @@ static rsh_status plan_sequence(const rsh_style *s, const char *path, rsh_module
     return plan_hooks(c, m, in, (rshn_bringing){true, false, s->output, s->output}, s->local_output);
 }
 
-/* ---- preparing only ---- */
+/* ---- RSH_STYLE_PREPARE ---- */
 
 static rsh_status find_input(const rsh_module *m, const char *name, int *at) {
     for (*at = 0; m->kind->inputs && *at < m->kind->nin; ++*at)
@@ -87,9 +91,10 @@ static rsh_status find_input(const rsh_module *m, const char *name, int *at) {
     return rshn_fail(RSH_EKEY, "%s has no input \"%s\"", m->kind->name, name);
 }
 
-static rsh_status put(const rsh_module *m, const rsh_prepare *from, int at, int n, rshn_prepared *p) {
-    if (at >= n) return rshn_fail(RSH_EVALUE, "%s has %d; %d and more are to be prepared", m->kind->name, n, at + 1);
-    if (p->at[at].listed) return rshn_fail(RSH_EVALUE, "%s: input %d is to be prepared twice", m->kind->name, at);
+static rsh_status add_prepared(const rsh_module *m, const rsh_prepare *from, int at, int n, rshn_prepared *p) {
+    if (at >= n)
+        return rshn_fail(RSH_EVALUE, "%s: the style lists entry %d, but there are only %d", m->kind->name, at, n);
+    if (p->at[at].listed) return rshn_fail(RSH_EVALUE, "%s: the style lists input %d twice", m->kind->name, at);
     p->at[at] = (rshn_bringing){true, from->leave, from->is, from->becomes};
     return RSH_OK;
 }
@@ -103,7 +108,7 @@ static rsh_status list_inputs(const rsh_style *s, const rsh_module *m, rshn_prep
             NN_TRY(find_input(m, s->inputs[i].name, &at));
         else
             next++;
-        NN_TRY(put(m, &s->inputs[i], at, p->n, p));
+        NN_TRY(add_prepared(m, &s->inputs[i], at, p->n, p));
     }
     return RSH_OK;
 }
@@ -111,16 +116,17 @@ static rsh_status list_inputs(const rsh_style *s, const rsh_module *m, rshn_prep
 static rsh_status list_outputs(const rsh_style *s, const rsh_module *m, rshn_prepared *p) {
     p->n = m->kind->nout;
     if (s->noutputs != p->n)
-        return rshn_fail(RSH_EVALUE, "%s has %d outputs; %d are to be prepared", m->kind->name, p->n, s->noutputs);
-    for (int i = 0; i < s->noutputs; i++) NN_TRY(put(m, &s->outputs[i], i, p->n, p));
+        return rshn_fail(RSH_EVALUE, "%s: the style must list all %d outputs, got %d", m->kind->name, p->n,
+                         s->noutputs);
+    for (int i = 0; i < s->noutputs; i++) NN_TRY(add_prepared(m, &s->outputs[i], i, p->n, p));
     return RSH_OK;
 }
 
 static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_change *c) {
     rshn_prepared in = {.local = s->local_input}, out = {.local = s->local_output};
     if (s->ninputs < 0 || s->noutputs < 0 || (s->ninputs && !s->inputs) || (s->noutputs && !s->outputs))
-        return rshn_fail(RSH_EVALUE, "a style that prepares %d inputs and %d outputs, in a list at NULL", s->ninputs,
-                         s->noutputs);
+        return rshn_fail(RSH_EVALUE, "style: the list of %d inputs or of %d outputs is NULL, or a count is negative",
+                         s->ninputs, s->noutputs);
     NN_TRY(list_inputs(s, m, &in));
     if (s->noutputs) NN_TRY(list_outputs(s, m, &out));
     if (s->ninputs) NN_TRY(rshn_prepare_inputs(c, m, &in));
@@ -135,5 +141,5 @@ rsh_status rshn_style_plan(const rsh_style *s, const char *path, rsh_module *m, 
     case RSH_STYLE_SEQUENCE: return plan_sequence(s, path, m, c);
     case RSH_STYLE_PREPARE: return plan_prepare(s, m, c);
     }
-    return rshn_fail(RSH_EVALUE, "\"%s\" is to have a style of kind %d", path, (int)s->kind);
+    return rshn_fail(RSH_EVALUE, "\"%s\": unknown kind of style %d", path, (int)s->kind);
 }

@@ -1,4 +1,4 @@
-/* parallel_style: what a style does to one module. */
+/* parallel_style: applies a style to one module. */
 #ifndef RESHARD_NN_PARALLEL_STYLE_H
 #define RESHARD_NN_PARALLEL_STYLE_H
 

@@ -1,4 +1,4 @@
-/* Param group: settings of some parameters of an optimizer. */
+/* Param group: settings for a subset of an optimizer's parameters. */
 #include <fnmatch.h>
 #include <string.h>
 
@@ -12,12 +12,15 @@ void rshn_optimizer_settings(rsh_optimizer *o, double weight_decay) {
 static rsh_status read_group(const rsh_param_group *given, rsh_param_group *g) {
     if (!given) return rshn_fail(RSH_EVALUE, "rsh_optimizer_add_group: group is NULL");
     NN_READ_OPTS(given, RSH_PARAM_GROUP_INIT, g);
-    NN_TRY(rshn_not_negative("the scale of the learning rate", g->lr_scale));
-    NN_TRY(rshn_not_negative("the weight decay", g->weight_decay));
+    NN_TRY(rshn_not_negative("lr_scale", g->lr_scale));
+    NN_TRY(rshn_not_negative("weight_decay", g->weight_decay));
     bool lists = g->npaths >= 0 && (!g->npaths || g->paths);
     for (int i = 0; lists && i < g->npaths; i++) lists = g->paths[i] != NULL;
     if (lists) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "a group of parameters: paths must be %d patterns, got NULL", g->npaths);
+    return rshn_fail(RSH_EVALUE,
+                     "rsh_optimizer_add_group: paths must be %d patterns, but one of them or the list is "
+                     "NULL",
+                     g->npaths);
 }
 
 static bool selects(const rsh_param_group *g, const rshn_trained *t) {
@@ -40,7 +43,11 @@ rsh_status rsh_optimizer_add_group(rsh_optimizer *o, const rsh_param_group *grou
         t->grouped = true;
         n++;
     }
-    if (!n) return rshn_fail(RSH_EATTR, "a group of parameters selects none of %lld", (long long)o->n);
+    if (!n)
+        return rshn_fail(RSH_EATTR,
+                         "rsh_optimizer_add_group: the group selects none of the %lld parameters; "
+                         "check its patterns",
+                         (long long)o->n);
     if (count) *count = n;
     return RSH_OK;
 }

@@ -1,4 +1,4 @@
-/* Prepare: hooks that bring inputs and outputs of a module to placements. */
+/* Prepare: hooks that redistribute inputs and outputs of a module. */
 #include "nn/prepare.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@
 
 /* ---- one value ---- */
 
-/* Should ranks compare the elements of replicated inputs? */
+/* Returns whether ranks compare the elements of replicated inputs. */
 static bool checks_replicas(void) {
     const char *text = getenv("RESHARD_CHECK");
     return text && !strcmp(text, "1");
 }
 
-/* A plain value as this rank's part.  One that remembers whose part it is becomes that DTensor again; of others the
- * ranks compare sizes. */
+/* Makes a DTensor from a plain value, which is this rank's part.  If the value is marked as a part of a DTensor, it
+ * becomes that DTensor again; otherwise the ranks compare sizes. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
     rsh_from_local_opts opts = RSH_FROM_LOCAL_OPTS_INIT;
@@ -29,30 +29,32 @@ static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_val
     return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
 }
 
-/* What a plain value is taken for differs between the ways to distribute a module, so the message says it. */
-static rsh_status explain(const rsh_module *m, const char *what, int i, const rsh_value *v, rsh_place is,
-                          rsh_status st) {
+/* The meaning of a plain value depends on how a module is distributed, so the message explains it. */
+static rsh_status explain_replicated(const rsh_module *m, const char *what, int i, const rsh_value *v, rsh_place is,
+                                     rsh_status st) {
     char why[600];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
     if (st != RSH_EVALUE || is.kind != RSH_PLACE_REPLICATE) return st;
     return rshn_fail(st,
-                     "%s: plain %s %d must be replicated: the same on every rank, got %s here; if it is this rank's "
+                     "%s: plain %s %d must be replicated (the same on every rank), got %s here; if it is this rank's "
                      "own rows, set the style's placement to rsh_place_shard(0) or pass a DTensor (%.200s)",
                      m->kind->name, what, i, rshn_shape_text(rsh_value_tensor(v)), why);
 }
 
-static rsh_status check(const rsh_module *m, const char *what, int i, const rsh_value *v, const rsh_mesh *mesh) {
+static rsh_status check_value(const rsh_module *m, const char *what, int i, const rsh_value *v, const rsh_mesh *mesh) {
     if (!v)
-        return rshn_fail(RSH_EVALUE, "%s: %s %d is to be brought to placements and is missing", m->kind->name, what, i);
+        return rshn_fail(RSH_EVALUE, "%s: %s %d is missing, but the style redistributes it", m->kind->name, what, i);
     if (!rsh_value_sharded(v)) return RSH_OK;
     const rsh_mesh *has = rsh_dtensor_mesh(v);
     if (has && rsh_mesh_equal(has, mesh)) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "%s: a value is distributed %s", m->kind->name,
-                     has ? "on another mesh than the module" : "and is not a DTensor");
+    return rshn_fail(RSH_EVALUE,
+                     "%s: an input or output must be plain or a DTensor on the module's mesh, but it is "
+                     "%s",
+                     m->kind->name, has ? "on another mesh" : "distributed and not a DTensor");
 }
 
-/* Both are DTensors; v itself if nothing moves. */
-static rsh_status move(rsh_value *v, rsh_place to, rsh_value **out) {
+/* Redistributes a DTensor; returns v itself if nothing moves. */
+static rsh_status move_value(rsh_value *v, rsh_place to, rsh_value **out) {
     rsh_place now;
     NN_TRY(rsh_dtensor_places(v, &now));
     if (!rsh_places_equal(rsh_value_ndim(v), 1, &now, &to))
@@ -66,17 +68,18 @@ static rsh_status as_local(rsh_value *v, rsh_place now, rsh_value **out) {
     return rsh_dtensor_part(v, now.kind == RSH_PLACE_PARTIAL ? &whole : NULL, out);
 }
 
-static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const char *what, int i, rsh_value **v) {
+static rsh_status redistribute_value(const rsh_module *m, const rshn_prepared *p, const char *what, int i,
+                                     rsh_value **v) {
     const rshn_bringing *b = &p->at[i];
     rsh_value *d = NULL, *moved = NULL, *local = NULL;
-    rsh_status st = check(m, what, i, *v, p->mesh);
-    if (st) rsh_comm_agree(rsh_mesh_comm(p->mesh), st); /* the other ranks may be in a move */
+    rsh_status st = check_value(m, what, i, *v, p->mesh);
+    if (st) rsh_comm_agree(rsh_mesh_comm(p->mesh), st); /* the other ranks may be waiting in a redistribution */
     if (st) return st;
     if (rsh_value_sharded(*v))
         d = rsh_value_hold(*v);
     else if ((st = from_plain(*v, p->mesh, b->is, &d)))
-        st = explain(m, what, i, *v, b->is, st);
-    if (!st) st = move(d, b->becomes, &moved);
+        st = explain_replicated(m, what, i, *v, b->is, st);
+    if (!st) st = move_value(d, b->becomes, &moved);
     if (!st && p->local) st = as_local(moved, b->becomes, &local);
     if (!st) {
         rsh_value_free(*v);
@@ -89,29 +92,31 @@ static rsh_status bring(const rsh_module *m, const rshn_prepared *p, const char 
 
 /* ---- hooks ---- */
 
-static rsh_status bring_all(const rsh_module *m, const rshn_prepared *p, const char *what, rsh_value **v) {
+static rsh_status redistribute_all(const rsh_module *m, const rshn_prepared *p, const char *what, rsh_value **v) {
     for (int i = 0; i < p->n; i++) {
         if (!p->at[i].listed || p->at[i].leave) continue;
-        NN_TRY(bring(m, p, what, i, &v[i]));
+        NN_TRY(redistribute_value(m, p, what, i, &v[i]));
     }
     return RSH_OK;
 }
 
-static rsh_status before(void *ctx, rsh_module *m, rsh_value **in) { return bring_all(m, ctx, "input", in); }
-
-static rsh_status after(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
-    (void)in;
-    return bring_all(m, ctx, "output", out);
+static rsh_status inputs_hook(void *ctx, rsh_module *m, rsh_value **in) {
+    return redistribute_all(m, ctx, "input", in);
 }
 
-static void drop(void *ctx) {
+static rsh_status outputs_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
+    (void)in;
+    return redistribute_all(m, ctx, "output", out);
+}
+
+static void free_prepared(void *ctx) {
     rshn_prepared *p = ctx;
     rsh_mesh_free(p->mesh);
     rshn_free(p);
 }
 
-/* Ranks that bring a value to different placements would wait for one another in forward. */
-static void mix(rshn_tree_change *c, const rshn_prepared *p) {
+/* If ranks redistributed a value to different placements, they would deadlock in forward. */
+static void mix_prepared(rshn_tree_change *c, const rshn_prepared *p) {
     for (int i = 0; i < p->n; i++) {
         const rshn_bringing *b = &p->at[i];
         bool brought = b->listed && !b->leave;
@@ -121,21 +126,22 @@ static void mix(rshn_tree_change *c, const rshn_prepared *p) {
     }
 }
 
-static rsh_status add(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how, rshn_hook hook) {
+static rsh_status add_prepare_hook(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how, rshn_hook hook) {
     rshn_prepared *p = rshn_malloc(sizeof *p);
     if (!p) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of a %s", m->kind->name);
-    mix(c, how);
+    mix_prepared(c, how);
     *p = *how;
     p->mesh = rsh_mesh_hold(c->mesh);
     hook.ctx = p;
-    hook.drop = drop;
+    hook.drop = free_prepared;
     return rshn_change_hook(c, m, hook);
 }
 
 rsh_status rshn_prepare_inputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how) {
-    return add(c, m, how, (rshn_hook){.kind = RSHN_PRE, .fn = (void (*)(void))before});
+    return add_prepare_hook(c, m, how, (rshn_hook){.kind = RSHN_PRE, .fn = (void (*)(void))inputs_hook});
 }
 
 rsh_status rshn_prepare_outputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how) {
-    return add(c, m, how, (rshn_hook){.kind = RSHN_FORWARD, .when = RSH_HOOK_ON_SUCCESS, .fn = (void (*)(void))after});
+    return add_prepare_hook(
+        c, m, how, (rshn_hook){.kind = RSHN_FORWARD, .when = RSH_HOOK_ON_SUCCESS, .fn = (void (*)(void))outputs_hook});
 }

@@ -1,4 +1,4 @@
-/* prepare: hooks that bring inputs and outputs of a module to placements. */
+/* prepare: hooks that redistribute inputs and outputs of a module. */
 #ifndef RESHARD_NN_PREPARE_H
 #define RESHARD_NN_PREPARE_H
 
@@ -6,22 +6,22 @@
 
 #include "nn/tree_change.h"
 
-/* What becomes of one input or output. */
+/* How one input or output is redistributed. */
 typedef struct rshn_bringing {
     bool listed;
     bool leave;
     rsh_place is, becomes;
 } rshn_bringing;
 
-/* Inputs, or outputs, of a module on a mesh of one dim: context of a hook. */
+/* Inputs, or outputs, of a module on a 1-D mesh: the context of a hook. */
 typedef struct rshn_prepared {
     rsh_mesh *mesh; /* held */
-    bool local;     /* they end as plain parts */
+    bool local;     /* pass them on as plain parts */
     int n;
     rshn_bringing at[RSHN_MOST_VALUES];
 } rshn_prepared;
 
-/* Plans the hook. */
+/* Plan the hooks. */
 rsh_status rshn_prepare_inputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how);
 rsh_status rshn_prepare_outputs(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how);
 

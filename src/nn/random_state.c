@@ -1,4 +1,4 @@
-/* Random state: the seed and the call number of a thread, out as a state dict and in again. */
+/* Random state: saves and loads the seed and the call number of a thread as a state dict. */
 #include <reshard/nn/random.h>
 
 #include <string.h>
@@ -34,7 +34,7 @@ rsh_status rsh_random_load_state_dict(const rsh_state_dict *d) {
     const rsh_value *v = rsh_state_dict_find(d, entry);
     const rsh_tensor *t = v && !rsh_value_sharded(v) ? rsh_value_tensor(v) : NULL;
     if (!t || rsh_tensor_dtype(t) != RSH_I64 || rsh_tensor_ndim(t) != 1 || rsh_tensor_shape(t)[0] != 2)
-        return rshn_fail(RSH_ERUNTIME, "the state dict has no \"%s\" that is an i64 [2]", entry);
+        return rshn_fail(RSH_ERUNTIME, "the state dict must have an entry \"%s\", an i64 [2]", entry);
     const int64_t *at = rsh_tensor_data(t);
     rsh_random_set_state((rsh_random_state){(uint64_t)at[0], (uint64_t)at[rsh_tensor_strides(t)[0]]});
     return RSH_OK;

@@ -1,4 +1,4 @@
-/* Ranks compare: do all ranks have the same bytes, such as a hash of what they are about to do? */
+/* Ranks compare: checks whether all ranks have the same bytes, such as a hash of a plan. */
 #include <string.h>
 
 #include "nn/impl.h"

@@ -1,8 +1,8 @@
-/* Real: the float that a kernel file is compiled for, and functions of it that loops can vectorise.
+/* Real: the float type that a kernel file is compiled for, and functions that loops can vectorize.
  *
  * Every kernel_*.c is compiled once per dtype and level of instructions: NN_BITS is 32 or 64, and
- * NN_LEVEL is generic or avx2.  The functions of f32 have no branches and no calls; their errors, 2
- * ulp and less of libm's, are in tests/nn/test_nn_kernels.c.  Those of f64 are libm's. */
+ * NN_LEVEL is generic or avx2.  The f32 functions have no branches and no calls; they are within 2
+ * ulp of libm, as tests/nn/test_nn_kernels.c checks.  The f64 functions are those of libm. */
 #ifndef RESHARD_NN_REAL_H
 #define RESHARD_NN_REAL_H
 
@@ -21,7 +21,7 @@
 #define NN_EXPAND(name, bits, level) NN_PASTE(name, bits, level)
 #define NN(name)                     NN_EXPAND(name, NN_BITS, NN_LEVEL)
 
-/* Loops in which iteration i reads and writes element i only, even if operands are one memory. */
+/* Marks loops in which iteration i accesses element i only, even if operands overlap. */
 #if defined(__clang__)
 #define NN_EACH _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -34,7 +34,7 @@
 
 #if NN_BITS == 32
 typedef float real;
-#define LANES 32 /* partial sums that do not wait for one another */
+#define LANES 32 /* independent partial sums */
 
 static inline int32_t bits_of(float x) {
     int32_t i;
@@ -48,7 +48,7 @@ static inline float float_of(int32_t i) {
     return x;
 }
 
-/* 2^n for -127 < n < 128; any number for others, which NaN brings here. */
+/* 2^n for -127 < n < 128; for any other n, which only NaN causes, the result is arbitrary. */
 static inline float power_of_two(int32_t n) {
     return float_of((int32_t)((uint32_t)(n + 127) << 23));
 }
@@ -63,9 +63,9 @@ static inline float exp_rest(float r) {
     return p * (r * r) + r + 1;
 }
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2.  n is rounded by a number so large that its fraction has no
- * bits left; 2^n is applied in two factors, so that results below the normal numbers and above the
- * largest come out right. */
+/* e^x = 2^n e^r with |r| <= ln 2 / 2.  Adding a large number and subtracting it again rounds n to
+ * an integer.  2^n is applied as two factors, so that subnormal results and overflow are
+ * correct. */
 static inline float real_exp(float x) {
     const float shift = 12582912.f; /* 1.5 * 2^23 */
     x = x > 89.f ? 89.f : x;
@@ -88,7 +88,7 @@ static inline float real_tanh(float x) {
     return a < 0.625f ? small : large;
 }
 
-/* e^x for x <= 0, as softmax needs it: 0 below the normal numbers. */
+/* e^x for x <= 0, as softmax needs it: results below the smallest normal number are 0. */
 static inline float real_exp_down(float x) {
     const float shift = 12582912.f;
     float c = x < -87.3f ? -87.3f : x;
@@ -98,9 +98,9 @@ static inline float real_exp_down(float x) {
     return x < -87.3f ? 0 : y;
 }
 
-/* The normal distribution's density at x and its integral up to x.  The tail beyond |x| is the
- * density times a smooth function, which is a polynomial in 1 / (1 + 0.35 |x|); so one exponential
- * is enough for both. */
+/* The standard normal density at x and distribution function at x.  The tail beyond |x| is the
+ * density times a smooth function, a polynomial in 1 / (1 + 0.35 |x|), so one exponential is enough
+ * for both. */
 static inline void real_normal(float x, float *below, float *at) {
     float t = 1 / (1 + 0.35f * fabsf(x)), p = -0.0730077624f;
     p = p * t + 0.360634416f;

@@ -1,8 +1,8 @@
-/* Recompute: a module call that keeps its inputs only, and runs forward again in backward.
+/* Recompute: a module call that keeps only its inputs, and runs forward again in backward.
  *
- * In the first run a pair of hooks keeps of everything that ops save nothing but its number.  In the second run, which
- * the first unpack begins, another pair keeps what ops save, under the same numbers.  The graph of the second run is
- * never walked. */
+ * In the first run a pair of hooks replaces each tensor that an op saves by its number.  The first unpack starts the
+ * second run, in which another pair of hooks keeps the saved tensors under the same numbers.  Backward never follows
+ * the graph of the second run. */
 #include "nn/recompute.h"
 
 #include <reshard/nn/random.h>
@@ -10,23 +10,23 @@
 
 #include "nn/impl.h"
 
-/* What an op saved inside, under its number. */
+/* A tensor that an op inside the module has saved. */
 typedef struct inside {
     uint64_t serial, version; /* of a parameter's storage in the first run */
-    rsh_value *value;         /* owned: of the second run; NULL: not run, or read already */
+    rsh_value *value;         /* owned; from the second run; NULL: not run yet, or already read */
 } inside;
 
-/* One call.  It lives as long as a slot of its pair does. */
+/* One call.  It exists as long as a slot of its pair. */
 typedef struct again {
     rsh_module *m; /* held */
     rsh_saved *in[RSHN_MOST_VALUES];       /* owned; NULL: that input is missing */
     bool requires_grad[RSHN_MOST_VALUES];
     rsh_random_state random; /* before the first run */
-    bool *training;          /* owned: of the modules of the tree, in the order of a walk */
-    int64_t ntraining, training_room, at; /* at: of the walk in progress */
+    bool *training;          /* owned; modes of the modules of the tree, in the order of a walk */
+    int64_t ntraining, training_room, at; /* at: position of the current walk */
     inside *slot;            /* owned */
-    int64_t n, room, seen;   /* seen: in the second run so far */
-    rsh_comm *comm;          /* borrowed: of collective calls of the second run; NULL: none */
+    int64_t n, room, seen;   /* seen: number of tensors saved so far in the second run */
+    rsh_comm *comm;          /* borrowed; for collective calls of the second run; NULL: none */
 } again;
 
 static void drop_values(again *a) {
@@ -36,7 +36,7 @@ static void drop_values(again *a) {
     }
 }
 
-static void drop(void *ctx) {
+static void free_again(void *ctx) {
     again *a = ctx;
     drop_values(a);
     for (int i = 0; i < RSHN_MOST_VALUES; i++) rsh_saved_free(a->in[i]);
@@ -56,7 +56,7 @@ static rsh_status note_training(void *ctx, const char *path, rsh_module *m) {
     return RSH_OK;
 }
 
-static rsh_status swap_one(void *ctx, const char *path, rsh_module *m) {
+static rsh_status swap_module_training(void *ctx, const char *path, rsh_module *m) {
     again *a = ctx;
     (void)path;
     if (a->at >= a->ntraining) return RSH_OK;
@@ -66,35 +66,35 @@ static rsh_status swap_one(void *ctx, const char *path, rsh_module *m) {
     return RSH_OK;
 }
 
-/* The modes of the first run are put in place, or taken out again. */
+/* Swaps the current modes with those of the first run. */
 static rsh_status swap_training(again *a) {
     a->at = 0;
-    return rsh_module_each_module(a->m, swap_one, a);
+    return rsh_module_each_module(a->m, swap_module_training, a);
 }
 
 /* ---- the second run ---- */
 
-/* An optimizer's step between the two runs would give wrong gradients without a word. */
+/* An optimizer step between the two runs would silently give wrong gradients. */
 static rsh_status check_unchanged(const again *a, const inside *s, const rsh_value *v) {
     const rsh_tensor *t = rsh_value_part(v, 0);
     if (!s->serial || s->serial != rsh_tensor_storage_serial(t) || s->version == rsh_tensor_version(t)) return RSH_OK;
     return rshn_fail(RSH_ERUNTIME,
-                     "%s is run again, but a parameter has changed since: it is at version %llu, not %llu",
-                     a->m->kind->name, (unsigned long long)rsh_tensor_version(t), (unsigned long long)s->version);
+                     "%s: cannot recompute: a parameter was modified after forward, expected version %llu, found %llu",
+                     a->m->kind->name, (unsigned long long)s->version, (unsigned long long)rsh_tensor_version(t));
 }
 
 static rsh_status keep_value(void *ctx, rsh_value *v, void **packed) {
     again *a = ctx;
     int64_t i = a->seen++;
     *packed = NULL;
-    if (i >= a->n) return RSH_OK; /* the first run saved less; nobody asks for it */
+    if (i >= a->n) return RSH_OK; /* the first run saved fewer tensors, so nothing reads this one */
     NN_TRY(check_unchanged(a, &a->slot[i], v));
     return rsh_value_detach(v, &a->slot[i].value);
 }
 
-static rsh_status never(void *ctx, void *packed, rsh_value **out) {
+static rsh_status refuse_unpack(void *ctx, void *packed, rsh_value **out) {
     (void)packed, (void)out;
-    return rshn_fail(RSH_ERUNTIME, "%s: a backward within a forward that is run again",
+    return rshn_fail(RSH_ERUNTIME, "%s: backward was called inside a forward that recomputes, which is not supported",
                      ((again *)ctx)->m->kind->name);
 }
 
@@ -118,14 +118,14 @@ static void free_values(int n, rsh_value **v) {
 static rsh_status run_inside(again *a, rsh_value *const *in) {
     rsh_value *out[RSHN_MOST_VALUES] = {0};
     int depth = rsh_saved_hooks_depth();
-    NN_TRY(rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = keep_value, .unpack = never, .ctx = a}));
+    NN_TRY(rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = keep_value, .unpack = refuse_unpack, .ctx = a}));
     rsh_status st = a->m->kind->forward(a->m, in, out);
     while (rsh_saved_hooks_depth() > depth) rsh_saved_hooks_pop();
     if (!st) free_values(a->m->kind->nout, out);
     return st;
 }
 
-/* As it was in the first run: recording, random numbers, training modes. */
+/* Restores the recording switch, random state and training modes of the first run. */
 static rsh_status run_as_before(again *a, rsh_value *const *in) {
     NN_TRY(swap_training(a));
     bool recording = rsh_grad_enable(true);
@@ -137,8 +137,8 @@ static rsh_status run_as_before(again *a, rsh_value *const *in) {
     return st ? st : back;
 }
 
-/* Ranks agree before, so that one that has failed earlier in backward is heard, and after, so that all of them have the
- * values or none. */
+/* Ranks agree before the run, to learn of a rank that has failed earlier in backward, and after it, so that either all
+ * ranks have the values or none has. */
 static rsh_status run_again(again *a) {
     rsh_value *in[RSHN_MOST_VALUES] = {0};
     if (a->comm) NN_TRY(rsh_comm_agree(a->comm, RSH_OK));
@@ -147,7 +147,9 @@ static rsh_status run_again(again *a) {
     rsh_status st = read_inputs(a, in);
     if (!st) st = run_as_before(a, in);
     if (!st && a->seen < a->n)
-        st = rshn_fail(RSH_ERUNTIME, "%s: the second run of forward saved %lld tensors, the first one %lld",
+        st = rshn_fail(RSH_ERUNTIME,
+                       "%s: the second run of forward saved %lld tensors, the first run %lld; forward "
+                       "must do the same each time",
                        a->m->kind->name, (long long)a->seen, (long long)a->n);
     free_values(RSHN_MOST_VALUES, in);
     return a->comm ? rsh_comm_agree(a->comm, st) : st;
@@ -165,8 +167,8 @@ static rsh_status keep_number(void *ctx, rsh_value *v, void **packed) {
     return RSH_OK;
 }
 
-/* Every value is given away once; a second backward runs forward again. */
-static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
+/* Every value can be read once; a second backward runs forward again. */
+static rsh_status unpack_value(void *ctx, void *packed, rsh_value **out) {
     again *a = ctx;
     inside *s = &a->slot[(intptr_t)packed];
     if (!s->value) NN_TRY(run_again(a));
@@ -175,8 +177,8 @@ static rsh_status unpack(void *ctx, void *packed, rsh_value **out) {
     return RSH_OK;
 }
 
-/* The inputs, for which a gather may begin, if the second run is still to come. */
-static rsh_status prefetch(void *ctx, void *packed) {
+/* Prefetches the inputs if the second run has not happened yet. */
+static rsh_status prefetch_inputs(void *ctx, void *packed) {
     again *a = ctx;
     if (a->slot[(intptr_t)packed].value) return RSH_OK;
     for (int i = 0; i < a->m->kind->nin; i++)
@@ -184,14 +186,14 @@ static rsh_status prefetch(void *ctx, void *packed) {
     return RSH_OK;
 }
 
-static void forget(void *ctx, void *packed) {
+static void forget_inputs(void *ctx, void *packed) {
     again *a = ctx;
     (void)packed;
     for (int i = 0; i < a->m->kind->nin; i++) rsh_saved_forget(a->in[i]);
 }
 
-/* The second run is not for ever: what nobody read goes with its slot. */
-static void release(void *ctx, void *packed) {
+/* Frees a value of the second run that was not read when its slot is released. */
+static void release_slot(void *ctx, void *packed) {
     inside *s = &((again *)ctx)->slot[(intptr_t)packed];
     rsh_value_free(s->value);
     s->value = NULL;
@@ -204,8 +206,8 @@ static rsh_status find_comm(void *ctx, const char *path, rsh_module *owner, cons
     return RSH_OK;
 }
 
-/* The comm of the first collective call of the second run: of packed inputs, else of distributed inputs or parameters.
- * A rank that has failed in backward is heard there. */
+/* Finds the comm of the first collective call of the second run: that of packed inputs, else that of distributed inputs
+ * or parameters.  Ranks that have failed in backward report it on this comm. */
 static rsh_status note_comm(again *a, rsh_value *const *in) {
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = rsh_saved_comm(a->in[i]);
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = in[i] ? rsh_value_comm(in[i]) : NULL;
@@ -222,15 +224,17 @@ static rsh_status save_inputs(again *a, rsh_value *const *in) {
     return note_comm(a, in);
 }
 
-static rsh_status begin(rsh_module *m, rsh_value *const *in, again **out) {
+static rsh_status begin_call(rsh_module *m, rsh_value *const *in, again **out) {
     again *a = rshn_calloc(1, sizeof *a);
     if (!a) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
     a->m = rsh_module_hold(m);
     a->random = rsh_random_get_state();
     rsh_status st = save_inputs(a, in);
-    rsh_saved_hooks pair = {keep_number, unpack, release, prefetch, drop, a, a->comm, forget};
+    rsh_saved_hooks pair = {keep_number, unpack_value, release_slot, prefetch_inputs, free_again,
+                            a,           a->comm,      forget_inputs};
     if (!st) st = rsh_saved_hooks_push(&pair);
-    if (st) drop(a);
+    if (st)
+        free_again(a);
     else *out = a;
     return st;
 }
@@ -239,7 +243,7 @@ rsh_status rshn_recompute_forward(rsh_module *m, rsh_value *const *in, rsh_value
     if (!rsh_grad_enabled()) return m->kind->forward(m, in, out);
     again *a = NULL;
     int depth = rsh_saved_hooks_depth();
-    NN_TRY(begin(m, in, &a));
+    NN_TRY(begin_call(m, in, &a));
     rsh_status st = m->kind->forward(m, in, out);
     while (rsh_saved_hooks_depth() > depth) rsh_saved_hooks_pop();
     return st;

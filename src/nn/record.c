@@ -1,11 +1,11 @@
-/* Record: what the records of ops have in common. */
+/* Record: helpers that the records of ops share. */
 #include "nn/impl.h"
 
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed, rsh_value *const *in,
                       rsh_value **out) {
-    if (!out) return rshn_fail(RSH_EVALUE, "%s with NULL for the result", op->name);
+    if (!out) return rshn_fail(RSH_EVALUE, "%s: out is NULL", op->name);
     for (int i = 0; i < needed; i++)
-        if (!in[i]) return rshn_fail(RSH_EVALUE, "%s with NULL for input %d", op->name, i);
+        if (!in[i]) return rshn_fail(RSH_EVALUE, "%s: input %d is NULL", op->name, i);
     return rsh_rule_apply(op, attrs, nin, in, 1, out);
 }
 

@@ -1,4 +1,4 @@
-/* Rule dims: what the rules of ops have in common. */
+/* Rule dims: helpers that the placement rules of ops share. */
 #include "nn/impl.h"
 
 void rshn_rule_letter(rsh_rule_tensor *t, int d, int letter) { t->letter[d] = (signed char)letter; }
@@ -20,17 +20,17 @@ void rshn_rule_range(rsh_rule_tensor *t, int d, int64_t start, int64_t of) {
     t->of[d] = of;
 }
 
-static rsh_status straight(rsh_rule_dims *io) {
+static rsh_status linear_pointwise(rsh_rule_dims *io) {
     io->in[0].term = 0;
     return rsh_rule_pointwise(io);
 }
 
 const rsh_placement_rule rshn_curved_rule = {rsh_rule_pointwise};
-const rsh_placement_rule rshn_straight_rule = {straight};
+const rsh_placement_rule rshn_straight_rule = {linear_pointwise};
 
 /* ---- in forward ---- */
 
-/* The comm of the distributed inputs; NULL: there is none. */
+/* Returns the comm of the distributed inputs; NULL if there is none. */
 static rsh_comm *comm_of(const rsh_grad_call *c) {
     rsh_comm *comm = NULL;
     for (int i = 0; !comm && i < rsh_call_nin(c); i++) comm = rsh_value_comm(rsh_call_input_value(c, i));

@@ -1,4 +1,4 @@
-/* Schedule: the learning rate of a step. */
+/* Schedule: computes the learning rate of a step. */
 #include <math.h>
 
 #include <reshard/nn/optim.h>

@@ -2,9 +2,9 @@
 #include "nn/impl.h"
 #include "nn/optim.h"
 
-static bool needs(const rsh_optimizer *o, int slot) { return slot == 0 && o->opts.sgd.momentum != 0; }
+static bool sgd_needs_slot(const rsh_optimizer *o, int slot) { return slot == 0 && o->opts.sgd.momentum != 0; }
 
-/* The first step has no momentum to add to, and dampening does not act on it. */
+/* The first step has no momentum yet and is not dampened. */
 #define SGD(real)                                                                                                      \
     static void sgd_##real(const rsh_optimizer *o, const rshn_trained *t, const rshn_run *r) {                         \
         const rsh_sgd_opts *s = &o->opts.sgd;                                                                          \
@@ -22,22 +22,22 @@ static bool needs(const rsh_optimizer *o, int slot) { return slot == 0 && o->opt
 SGD(float)
 SGD(double)
 
-static void step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
+static void sgd_step(const rsh_optimizer *o, const rshn_trained *t, rsh_dtype dtype, const rshn_run *r) {
     if (dtype == RSH_F32) sgd_float(o, t, r);
     else sgd_double(o, t, r);
 }
 
-static const rshn_optimizer_kind sgd = {1, {"momentum"}, needs, step};
+static const rshn_optimizer_kind sgd = {1, {"momentum"}, sgd_needs_slot, sgd_step};
 
 rsh_status rsh_sgd_new(rsh_module *m, const rsh_sgd_opts *opts, rsh_optimizer **out) {
     if (!opts) return rshn_fail(RSH_EVALUE, "rsh_sgd_new: opts is NULL");
     rsh_sgd_opts o = RSH_SGD_OPTS_INIT;
     NN_READ_OPTS(opts, RSH_SGD_OPTS_INIT, &o);
-    NN_TRY(rshn_not_negative("the learning rate", o.lr));
-    NN_TRY(rshn_not_negative("the momentum", o.momentum));
-    NN_TRY(rshn_not_negative("the weight decay", o.weight_decay));
+    NN_TRY(rshn_not_negative("learning rate", o.lr));
+    NN_TRY(rshn_not_negative("momentum", o.momentum));
+    NN_TRY(rshn_not_negative("weight decay", o.weight_decay));
     if (o.nesterov && (!o.momentum || o.dampening))
-        return rshn_fail(RSH_EVALUE, "nesterov needs momentum and no dampening");
+        return rshn_fail(RSH_EVALUE, "sgd: nesterov requires a momentum above 0 and no dampening");
     NN_TRY(rshn_optimizer_make(m, &sgd, o.lr, out));
     (*out)->opts.sgd = o;
     rshn_optimizer_settings(*out, o.weight_decay);

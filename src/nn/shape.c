@@ -1,4 +1,4 @@
-/* Shape: sizes that broadcast, views with other sizes, and the checks of operands that ops share. */
+/* Shape: broadcasting of shapes, views with other shapes, and checks of operands that ops share. */
 #include "nn/impl.h"
 
 #include <reshard/math.h>
@@ -59,16 +59,16 @@ rsh_status rshn_empty_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tenso
 
 /* ---- broadcasting ---- */
 
-/* Size of dim d of n dims, aligned at the last. */
-static int64_t aligned(const rshn_sizes *s, int d, int n) { return d < n - s->n ? 1 : s->at[d - (n - s->n)]; }
+/* Returns the size of dim d of n dims, aligned at the last dim. */
+static int64_t aligned_size(const rshn_sizes *s, int d, int n) { return d < n - s->n ? 1 : s->at[d - (n - s->n)]; }
 
 rsh_status rshn_broadcast(const char *op, const rshn_sizes *a, const rshn_sizes *b, rshn_sizes *out) {
     rshn_sizes to = {.n = a->n > b->n ? a->n : b->n};
     for (int d = 0; d < to.n; d++) {
-        int64_t x = aligned(a, d, to.n), y = aligned(b, d, to.n);
+        int64_t x = aligned_size(a, d, to.n), y = aligned_size(b, d, to.n);
         if (x != y && x != 1 && y != 1)
-            return rshn_fail(RSH_EVALUE, "%s of %s and %s: the sizes do not broadcast", op,
-                             rshn_sizes_text(a->n, a->at), rshn_sizes_text(b->n, b->at));
+            return rshn_fail(RSH_EVALUE, "%s: shapes %s and %s do not broadcast", op, rshn_sizes_text(a->n, a->at),
+                             rshn_sizes_text(b->n, b->at));
         to.at[d] = x == 1 ? y : x;
     }
     *out = to;
@@ -87,7 +87,8 @@ rsh_status rshn_expand(const rsh_tensor *t, const rshn_sizes *to, rsh_tensor **o
 
 rsh_status rshn_dim(const char *op, int dim, int ndim, int *out) {
     int n = ndim ? ndim : 1;
-    if (dim < -n || dim >= n) return rshn_fail(RSH_EINDEX, "%s over dim %d: the value has %d dims", op, dim, ndim);
+    if (dim < -n || dim >= n)
+        return rshn_fail(RSH_EINDEX, "%s: dim %d is out of range, the value has %d dims", op, dim, ndim);
     *out = dim < 0 ? dim + n : dim;
     return RSH_OK;
 }
@@ -96,7 +97,7 @@ rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
 }
 
-/* Core has transposes in blocks; runs of elements are copied by this thread's pool. */
+/* The core library copies transposes in blocks; rows of elements are copied by this thread's pool. */
 static rsh_status dense_copy(const rsh_tensor *t, rsh_tensor **out) {
     int last = rsh_tensor_ndim(t) - 1;
     rsh_dtype dtype = rsh_tensor_dtype(t);
@@ -114,8 +115,8 @@ rsh_status rshn_dense_indices(const char *op, const char *what, const rsh_tensor
     return rshn_fail(RSH_ETYPE, "%s: %s must be i64, got %s", op, what, rsh_dtype_name(rsh_tensor_dtype(t)));
 }
 
-/* Strides under which t has the sizes `to`: each run of dims of one side has the count of a run of the other, and
- * inside a run t must lie as if it were dense.  False if some run does not. */
+/* Finds strides under which t has the sizes `to`.  Dims of both sides are grouped so that groups have equal counts, and
+ * within a group t must be dense.  Returns false if that is impossible. */
 static bool view_strides(const rsh_tensor *t, const rshn_sizes *to, int64_t *strides) {
     const int64_t *shape = rsh_tensor_shape(t), *pitch = rsh_tensor_strides(t);
     int d = rsh_tensor_ndim(t) - 1, e = to->n - 1;
@@ -126,7 +127,7 @@ static bool view_strides(const rsh_tensor *t, const rshn_sizes *to, int64_t *str
             continue;
         }
         int64_t run = d >= 0 ? shape[d] : 1, step = d >= 0 ? pitch[d] : 1;
-        for (; e >= 0; e--) { /* cut the run of t into sizes of `to`, or grow it by t's next dim */
+        for (; e >= 0; e--) { /* divide the group of t into sizes of `to`, or extend it by t's next dim */
             while (run % to->at[e] || run < to->at[e]) {
                 if (--d < 0) return false;
                 if (shape[d] != 1 && pitch[d] != step * run) return false;
@@ -173,7 +174,7 @@ rsh_status rshn_rows(const rsh_tensor *t, int dim, rsh_tensor **out) {
 rsh_status rshn_needs_float(const char *op, const rsh_tensor *t) {
     rsh_dtype dtype = rsh_tensor_dtype(t);
     if (dtype == RSH_F32 || dtype == RSH_F64) return RSH_OK;
-    return rshn_fail(RSH_ETYPE, "%s of %s: f32 and f64 are supported", op, rsh_dtype_name(dtype));
+    return rshn_fail(RSH_ETYPE, "%s: dtype must be f32 or f64, got %s", op, rsh_dtype_name(dtype));
 }
 
 rsh_status rshn_needs_alike(const char *op, int n, const rsh_tensor *const *t) {
@@ -183,7 +184,7 @@ rsh_status rshn_needs_alike(const char *op, int n, const rsh_tensor *const *t) {
         NN_TRY(rshn_needs_float(op, t[i]));
         if (!first) first = t[i];
         if (rsh_tensor_dtype(t[i]) != rsh_tensor_dtype(first))
-            return rshn_fail(RSH_ETYPE, "%s of %s and %s: dtypes must be equal", op,
+            return rshn_fail(RSH_ETYPE, "%s: dtypes must be equal, got %s and %s", op,
                              rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t[i])));
     }
     return RSH_OK;

@@ -1,7 +1,7 @@
-/* Shard module: a plan carried out on a tree, all of it or nothing.
+/* Shard module: applies a plan to a tree, completely or not at all.
  *
- * First everything is made beside the tree: parameters are cut, sharders make their modules.  Only when all ranks have
- * all of it is it put in place, which cannot fail but for want of memory for hooks. */
+ * First all new values are created outside of the tree: parameters are cut, and sharders create their modules.  When
+ * all ranks have succeeded, they are installed.  That can only fail if there is no memory for hooks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 #include "nn/shard_parameter.h"
 #include "nn/sharding_plan.h"
 
-/* What an entry of the plan makes. */
+/* The result of one entry of the plan. */
 typedef struct change {
     rsh_module *owner; /* borrowed */
     const char *name;  /* points into the plan */
-    rsh_value *old;    /* borrowed: the whole parameter */
+    rsh_value *old;    /* borrowed; the whole parameter */
     rsh_value *cut;    /* owned */
     rsh_module *made;  /* owned */
 } change;
@@ -25,10 +25,10 @@ typedef struct work {
     int src_rank;
     rsh_group *group;
     change *at;        /* one for each entry */
-    rshn_ranks *ranks; /* owned: of the group */
+    rshn_ranks *ranks; /* owned; ranks of the group */
 } work;
 
-/* ---- what there is to do ---- */
+/* ---- checking ---- */
 
 static rsh_status find_targets(work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
@@ -43,7 +43,7 @@ static rsh_status find_targets(work *w) {
     return RSH_OK;
 }
 
-/* Specs are compared where they are used; here it is whether ranks will make the same calls. */
+/* Hashes the plan to check that all ranks will make the same calls.  Specs are compared when they are used. */
 static uint64_t fingerprint(const rsh_sharding_plan *p) {
     uint64_t h = 0;
     for (int64_t i = 0; i < p->n; i++) {
@@ -57,12 +57,15 @@ static rsh_status agree_on_plan(const work *w) {
     uint64_t mine = fingerprint(w->plan);
     int other = 0;
     NN_TRY(rshn_ranks_compare(rsh_group_comm(w->group), RSH_OK, &mine, sizeof mine, &other));
-    return other ? rshn_fail(RSH_EVALUE, "rank %d has another sharding plan than rank 0", other) : RSH_OK;
+    return other ? rshn_fail(RSH_EVALUE,
+                             "the sharding plan of rank %d differs from that of rank 0; all ranks must "
+                             "pass the same plan",
+                             other)
+                 : RSH_OK;
 }
 
-static rsh_status check(work *w) {
-    if (!w->root || !w->plan)
-        return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "the plan" : "the module");
+static rsh_status check_plan(work *w) {
+    if (!w->root || !w->plan) return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "plan" : "m");
     NN_TRY(rshn_plan_check(w->plan));
     w->at = rshn_calloc((size_t)w->plan->n + 1, sizeof *w->at);
     if (!w->at) return rshn_fail(RSH_ENOMEM, "no memory for a plan of %lld entries", (long long)w->plan->n);
@@ -70,7 +73,7 @@ static rsh_status check(work *w) {
     return find_targets(w);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static rsh_status run_sharder(const work *w, const rshn_entry *e, change *c) {
     rsh_module *old = NULL;
@@ -79,10 +82,13 @@ static rsh_status run_sharder(const work *w, const rshn_entry *e, change *c) {
     if (c->made && c->made != old) return RSH_OK;
     if (c->made) rsh_module_free(c->made);
     c->made = NULL;
-    return rshn_fail(RSH_EVALUE, "the sharder of \"%s\" did not return a new module", e->path);
+    return rshn_fail(RSH_EVALUE,
+                     "the sharder of \"%s\" must return a new module, but it returned none or the old "
+                     "one",
+                     e->path);
 }
 
-static rsh_status make_all(const work *w) {
+static rsh_status create_all(const work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
         const rshn_entry *e = &w->plan->entry[i];
         change *c = &w->at[i];
@@ -95,7 +101,7 @@ static rsh_status make_all(const work *w) {
     return RSH_OK;
 }
 
-/* ---- putting in place ---- */
+/* ---- installing ---- */
 
 static rsh_status add_hooks(const work *w, int64_t *added, int64_t *ids) {
     for (int64_t i = 0; i < w->plan->n; i++) {
@@ -114,8 +120,8 @@ static void remove_hooks(const work *w, int64_t added, const int64_t *ids) {
         if (w->plan->entry[i].what != RSHN_ENTRY_SHARD) rsh_module_remove_hook(w->at[i].owner, ids[i]);
 }
 
-/* Names and slots are there, so nothing here can fail.  Output hooks of a replaced module stay with the old one. */
-static void put_in_place(const work *w) {
+/* All names and slots exist, so nothing here can fail.  Output hooks of a replaced module stay with the old one. */
+static void install_changes(const work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
         change *c = &w->at[i];
         if (c->made) {
@@ -125,14 +131,14 @@ static void put_in_place(const work *w) {
             c->made = NULL;
         }
         if (!c->cut) continue;
-        rsh_value *old = rsh_value_hold(c->old); /* the tree's references go one by one */
+        rsh_value *old = rsh_value_hold(c->old); /* the tree's references are dropped one by one */
         rshn_slots_exchange(w->root, old, c->cut, w->ranks);
         rsh_value_free(old);
     }
 }
 
-/* Outputs of a module that a sharder replaces are those of the new module. */
-static rsh_status aim_hooks(const work *w) {
+/* Moves output hooks of a module that a sharder replaces to the new module. */
+static rsh_status retarget_hooks(const work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
         const rshn_entry *e = &w->plan->entry[i];
         for (int64_t j = 0; e->what != RSHN_ENTRY_SHARD && j < w->plan->n; j++) {
@@ -145,12 +151,13 @@ static rsh_status aim_hooks(const work *w) {
     return RSH_OK;
 }
 
-static rsh_status finish(const work *w) {
+static rsh_status install_plan(const work *w) {
     int64_t added = 0, *ids = rshn_calloc((size_t)w->plan->n + 1, sizeof *ids);
-    rsh_status st = ids ? aim_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
+    rsh_status st = ids ? retarget_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
     if (!st) st = add_hooks(w, &added, ids);
     st = rshn_group_agree(w->group, st);
-    if (!st) put_in_place(w);
+    if (!st)
+        install_changes(w);
     else if (ids) remove_hooks(w, added, ids);
     rshn_free(ids);
     return st;
@@ -159,10 +166,10 @@ static rsh_status finish(const work *w) {
 rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int src_rank, rsh_group *group) {
     work w = {m, plan, src_rank, group, NULL, NULL};
     bool member = rsh_group_rank(group) >= 0;
-    rsh_status st = rshn_group_agree(group, member ? check(&w) : RSH_OK);
+    rsh_status st = rshn_group_agree(group, member ? check_plan(&w) : RSH_OK);
     if (!st && member) st = agree_on_plan(&w);
-    if (!st && member) st = make_all(&w);
-    if (!st && member) st = finish(&w);
+    if (!st && member) st = create_all(&w);
+    if (!st && member) st = install_plan(&w);
     for (int64_t i = 0; w.at && i < plan->n; i++) {
         rsh_value_free(w.at[i].cut);
         rsh_module_free(w.at[i].made);
@@ -175,7 +182,10 @@ rsh_status rsh_shard_module(rsh_module *m, const rsh_sharding_plan *plan, int sr
 rsh_status rsh_shard_module_with_planner(rsh_module *m, const rsh_sharding_planner *planner, int src_rank,
                                          rsh_group *group) {
     rsh_sharding_plan *plan = NULL;
-    rsh_status st = planner && planner->build_plan ? RSH_OK : rshn_fail(RSH_EVALUE, "a planner that builds no plan");
+    rsh_status st = planner && planner->build_plan ? RSH_OK
+                                                   : rshn_fail(RSH_EVALUE, "rsh_shard_module_with_planner: "
+                                                                           "planner or its build_plan is "
+                                                                           "NULL");
     if (!st && rsh_group_rank(group) >= 0) st = planner->build_plan(planner->ctx, m, &plan);
     st = rshn_group_agree(group, st);
     if (!st) st = rsh_shard_module(m, plan, src_rank, group);

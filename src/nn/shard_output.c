@@ -1,12 +1,12 @@
-/* Shard output: hooks that reshard what a module returns, or take this rank's part of it. */
+/* Shard output: hooks that reshard a module's output, or reduce it to this rank's part. */
 #include <string.h>
 
 #include "nn/impl.h"
 #include "nn/shard_parameter.h"
 
-/* ---- resharded ---- */
+/* ---- resharding ---- */
 
-static rsh_status reshard(const rsh_spec *spec, rsh_value **v) {
+static rsh_status reshard_value(const rsh_spec *spec, rsh_value **v) {
     rsh_layout *to = NULL;
     rsh_value *moved = NULL;
     rsh_comm *comm = rsh_value_comm(*v);
@@ -23,7 +23,7 @@ static rsh_status reshard(const rsh_spec *spec, rsh_value **v) {
 static rsh_status reshard_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     (void)in;
     for (int i = 0; i < rsh_module_get_kind(m)->nout; i++)
-        if (rsh_value_sharded(out[i])) NN_TRY(reshard(ctx, &out[i]));
+        if (rsh_value_sharded(out[i])) NN_TRY(reshard_value(ctx, &out[i]));
     return RSH_OK;
 }
 
@@ -39,7 +39,7 @@ rsh_status rsh_reshard_output(rsh_module *m, const rsh_spec *spec) {
 
 /* ---- this rank's part ---- */
 
-/* The dim that is cut into chunks of length 1 on all ranks; -1: none.  All ranks come to the same answer. */
+/* Returns the dim that is cut into chunks of length 1 on all ranks; -1: none.  The answer is the same on all ranks. */
 static int thin_dim(const rsh_layout *l) {
     const rsh_layout_desc *d = rsh_layout_describe(l);
     for (int i = 0; !d->is_boxes && i < d->ndim; i++) {
@@ -50,9 +50,9 @@ static int thin_dim(const rsh_layout *l) {
     return -1;
 }
 
-static rsh_status collect(rsh_value **v) {
+static rsh_status collect_part(rsh_value **v) {
     if (rsh_value_nparts(*v) != 1)
-        return rshn_fail(RSH_EUNSUP, "the local shard of a tensor that has %lld shards on this rank",
+        return rshn_fail(RSH_EUNSUP, "rsh_collect_local_shard: the output must have 1 shard on this rank, got %lld",
                          (long long)rsh_value_nparts(*v));
     int dim = thin_dim(rsh_value_layout(*v));
     rsh_value *part = NULL, *thin = NULL;
@@ -71,7 +71,7 @@ static rsh_status collect(rsh_value **v) {
 static rsh_status collect_hook(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     (void)ctx, (void)in;
     for (int i = 0; i < rsh_module_get_kind(m)->nout; i++)
-        if (rsh_value_sharded(out[i]) && !rsh_layout_op(rsh_value_layout(out[i]))) NN_TRY(collect(&out[i]));
+        if (rsh_value_sharded(out[i]) && !rsh_layout_op(rsh_value_layout(out[i]))) NN_TRY(collect_part(&out[i]));
     return RSH_OK;
 }
 

@@ -1,34 +1,35 @@
-/* Shard parameter: a whole parameter becomes a distributed one. */
+/* Shard parameter: turns a whole parameter into a distributed one. */
 #include "nn/shard_parameter.h"
 
 #include "nn/impl.h"
 #include "nn/module.h"
 
 rsh_status rshn_group_agree(rsh_group *group, rsh_status mine) {
-    if (!group && !rsh_group_default()) return rshn_fail(RSH_ERUNTIME, "no default group: call rsh_group_init first");
+    if (!group && !rsh_group_default())
+        return rshn_fail(RSH_ERUNTIME, "there is no default group; call "
+                                       "rsh_group_init first");
     rsh_comm *comm = rsh_group_comm(group);
     return comm ? rsh_comm_agree(comm, mine) : mine;
 }
 
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out) {
-    if (!m || !name)
-        return rshn_fail(RSH_EVALUE, "a parameter to be sharded with NULL for its %s", m ? "name" : "module");
+    if (!m || !name) return rshn_fail(RSH_EVALUE, "cannot shard a parameter: %s is NULL", m ? "name" : "m");
     const rshn_slot *slot = rshn_slot_find(m, name);
     if (!slot) return rshn_fail(RSH_EATTR, "%s has no parameter \"%s\"", m->kind->name, name);
     if (slot->kind != RSHN_PARAMETER)
         return rshn_fail(RSH_EKEY, "\"%s\" of %s is a %s, not a parameter", name, m->kind->name,
                          slot->kind == RSHN_BUFFER ? "buffer" : "child");
     if (!slot->value || rsh_value_sharded(slot->value))
-        return rshn_fail(RSH_EVALUE, "parameter \"%s\" of %s %s", name, m->kind->name,
-                         slot->value ? "is distributed already" : "has no value");
+        return rshn_fail(RSH_EVALUE, "cannot shard parameter \"%s\" of %s: it %s", name, m->kind->name,
+                         slot->value ? "is already distributed" : "has no value");
     if (!rsh_tensor_dense(rsh_value_tensor(slot->value)))
-        return rshn_fail(RSH_EVALUE, "parameter \"%s\" of %s is not contiguous", name, m->kind->name);
+        return rshn_fail(RSH_EVALUE, "cannot shard parameter \"%s\" of %s: it must be contiguous", name, m->kind->name);
     *out = slot->value;
     return RSH_OK;
 }
 
-/* A single chunk is the whole tensor, and metadata do not tell along which dim it is cut; layers ask for it. */
-static rsh_status name_cut(const rsh_spec *spec, rsh_sharded **s) {
+/* A single chunk is the whole tensor, and its metadata do not tell the dim that is cut, which layers need to know. */
+static rsh_status set_cut_dim(const rsh_spec *spec, rsh_sharded **s) {
     rsh_layout_desc desc = *rsh_layout_describe(rsh_sharded_layout(*s));
     const rsh_tensor *part = rsh_sharded_part(*s, 0);
     int dim = 0;
@@ -54,7 +55,7 @@ rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_ra
     rsh_tensor_props props = rsh_tensor_get_props(rsh_value_tensor(v));
     NN_TRY(rsh_shard_tensor(rsh_value_tensor(v), spec, src_rank, group, &props, &t));
     rsh_status st = rsh_torch_sharded(t, &s);
-    if (!st) st = name_cut(spec, &s);
+    if (!st) st = set_cut_dim(spec, &s);
     if (!st) st = rsh_value_adopt_sharded(s, rsh_value_requires_grad(v), out);
     if (st) rsh_sharded_free(s);
     rsh_torch_free(t);

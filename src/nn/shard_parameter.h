@@ -1,12 +1,12 @@
-/* shard_parameter: parameters to be sharded, found and cut. */
+/* shard_parameter: finds and shards parameters. */
 #ifndef RESHARD_NN_SHARD_PARAMETER_H
 #define RESHARD_NN_SHARD_PARAMETER_H
 
 #include <reshard/nn/shard.h>
 
-/* A parameter that can be sharded, borrowed.  Errors as for rsh_shard_parameter. */
+/* Finds a parameter that can be sharded, borrowed.  Errors as for rsh_shard_parameter. */
 rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value **out);
-/* A leaf cut by the spec, with the values of src_rank.  Collective over the group. */
+/* Creates a leaf that the spec cuts, with the elements of src_rank.  Collective over the group. */
 rsh_status rshn_shard_value(const rsh_value *v, const rsh_spec *spec, int src_rank,
                             rsh_group *group, rsh_value **out);
 

@@ -1,8 +1,8 @@
-/* Sharded bags: rows of a table that is cut over ranks, for the indices that each rank brings.
+/* Sharded bags: looks up rows of a table that is cut over ranks, for the indices of each rank.
  *
- * Every rank sees the indices of all ranks and looks up what it has of their rows: whole rows of its chunk if the table
- * is cut along dim 0, its columns of all rows if it is cut along dim 1.  One move then adds up, or puts together, and
- * brings each bag to the rank that asked for it. */
+ * Every rank gets the indices of all ranks and looks up its part of their rows: whole rows of its chunk if the table is
+ * cut along dim 0, its columns of all rows if it is cut along dim 1.  One move then sums or concatenates these parts
+ * and brings each bag to the rank that has its indices. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 /* ---- the indices of all ranks ---- */
 
-/* n[r] numbers of each rank r, of which this rank's are `mine`, one after the other. */
+/* Gathers n[r] numbers of each rank r, of which this rank's are `mine`, in rank order. */
 static rsh_status gather_list(const rshn_cut_weight *w, const int64_t *n, const int64_t *mine, int64_t total,
                               int64_t **out) {
     rsh_layout *from = NULL, *to = NULL;
@@ -36,7 +36,7 @@ static rsh_status gather_list(const rshn_cut_weight *w, const int64_t *n, const 
     return st;
 }
 
-/* Bags of all ranks, and how many each rank brings: of indices and of bags. */
+/* The bags of all ranks, and the numbers of indices and of bags of each rank. */
 typedef struct crowd {
     rshn_bags bags;
     int64_t *n, *nbags; /* [ranks], owned */
@@ -48,7 +48,7 @@ static void crowd_free(crowd *c) {
     rshn_free(c->nbags);
 }
 
-/* The starts that ranks gave count their own indices. */
+/* The gathered starts count each rank's own indices; converts them to positions in the joint list. */
 static void shift_starts(const crowd *c, int ranks) {
     int64_t bag = 0, before = 0;
     for (int r = 0; r < ranks; r++) {
@@ -69,7 +69,7 @@ static rsh_status gather_bags(const rshn_cut_weight *w, const rshn_bags *mine, c
     return st;
 }
 
-/* The weights of all ranks' indices; gradients of them add up on the way back. */
+/* Gathers the weights of all ranks' indices; backward sums their gradients. */
 static rsh_status gather_weights(const rshn_cut_weight *w, const crowd *c, rsh_value *weights, rsh_value **out) {
     rsh_layout *from = NULL, *to = NULL;
     rsh_dtype dtype = rsh_value_dtype(weights);
@@ -84,9 +84,9 @@ static rsh_status gather_weights(const rshn_cut_weight *w, const crowd *c, rsh_v
 
 /* ---- looking up ---- */
 
-/* What this rank found, [bags, columns], to the ranks that brought the bags. */
-static rsh_status send_home(const rshn_cut_weight *w, const int64_t *nbags, int64_t total, rsh_value *found,
-                            rsh_value **out) {
+/* Sends the rows that this rank found, [bags, columns], to the ranks that own the bags. */
+static rsh_status send_to_owners(const rshn_cut_weight *w, const int64_t *nbags, int64_t total, rsh_value *found,
+                                 rsh_value **out) {
     const int64_t sizes[] = {total, w->desc->dim[1].size};
     rsh_dtype dtype = rsh_value_dtype(found);
     rsh_layout *from = NULL, *to = NULL;
@@ -112,7 +112,7 @@ static rsh_status look_up(const rshn_cut_weight *w, const rshn_lookup *l, const 
     if (!st) st = rsh_value_to_local(l->weight, &table);
     if (!st) st = rshn_bag(&c.bags, table, first, l->padding, l->frozen, l->mode, all, &found);
     st = rsh_comm_agree(w->comm, st);
-    if (!st) st = send_home(w, c.nbags, total, found, out);
+    if (!st) st = send_to_owners(w, c.nbags, total, found, out);
     rsh_value_free(table);
     rsh_value_free(all);
     rsh_value_free(found);
@@ -120,9 +120,9 @@ static rsh_status look_up(const rshn_cut_weight *w, const rshn_lookup *l, const 
     return st;
 }
 
-/* The largest of rows of different ranks is taken where all rows of a bag have come together; so its gradient finds the
- * row that has it. */
-static rsh_status look_up_largest(const rshn_cut_weight *w, const rshn_lookup *l, rshn_bags *mine, rsh_value **out) {
+/* The maximum over rows of different ranks is computed where all rows of a bag are together, so that its gradient
+ * reaches the right row. */
+static rsh_status look_up_max(const rshn_cut_weight *w, const rshn_lookup *l, rshn_bags *mine, rsh_value **out) {
     rshn_lookup rows = *l;
     rshn_bags single = {.n = mine->n, .nbags = mine->n, .index = mine->index};
     rsh_value *fetched = NULL;
@@ -146,7 +146,8 @@ rsh_status rshn_sharded_bags(const rshn_lookup *l, rsh_status mine, rshn_bags *b
     rshn_cut_weight w = {0};
     if (!mine) mine = rshn_cut_weight_of(l->layer, l->weight, &w);
     rsh_status st = rsh_comm_agree(rsh_value_comm(l->weight), mine);
-    if (!st && l->mode == RSH_BAG_MAX && w.dim == 0) st = look_up_largest(&w, l, bags, out);
+    if (!st && l->mode == RSH_BAG_MAX && w.dim == 0)
+        st = look_up_max(&w, l, bags, out);
     else if (!st) st = look_up(&w, l, bags, weights, out);
     rshn_bags_free(bags);
     return st;

@@ -1,17 +1,16 @@
 /* Sharded Linear: x W' + b where every rank has a chunk of W.
  *
- * A plain input is this rank's own rows; ranks bring different ones.
+ * A plain input is this rank's own rows; other ranks have other rows.
  *
- * W cut along dim 0, its rows, which are columns of the result: every rank gets all ranks' rows and computes its
- * columns.  The result is cut along its last dim.  Each rank adds its chunk of the bias.
+ * If W is cut along dim 0, each rank has the weights of some output columns: it gets the rows of all ranks and computes
+ * its columns.  The result is cut along its last dim.  Each rank adds its chunk of the bias.
  *
- * W cut along dim 1: every rank gets its columns of all ranks' rows, and computes a contribution to the whole result,
- * which is partial with sum.  An input that is cut along its last dim already is used as it is.  The bias is added
- * once, by the first position.
+ * If W is cut along dim 1, each rank gets its columns of all ranks' rows and computes a contribution to the whole
+ * result, which is partial with op sum.  An input that is already cut along its last dim is used as it is.  The bias is
+ * added once, at the first position.
  *
- * Derivatives are those of every rank's buffers (adjoint), so that a loss that each rank takes from its own rows has
- * the gradient of the sum of these losses.  The gradient of the bias, which every rank has as a whole, is that of all
- * ranks' rows, on every rank. */
+ * Derivatives are adjoints, so if each rank computes a loss from its own rows, gradients are those of the sum of these
+ * losses.  Every rank has the whole bias, and its gradient on every rank is that of all ranks' rows. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@
 
 /* ---- a bias that is added once ---- */
 
-static rsh_status once_forward(rsh_grad_call *c) {
+static rsh_status bias_once_forward(rsh_grad_call *c) {
     const rsh_tensor *y = rsh_call_input(c, 0), *bias = rsh_call_input(c, 1);
     rsh_tensor *out = NULL;
     if (*(const bool *)rsh_call_attrs(c)) {
@@ -34,8 +33,8 @@ static rsh_status once_forward(rsh_grad_call *c) {
     return rsh_call_set_output(c, 0, out);
 }
 
-/* Every rank has the gradient of the whole result, so every rank can sum it up for the bias. */
-static rsh_status once_backward(rsh_grad_call *c) {
+/* Every rank has the gradient of the whole result, so every rank can compute the sum for the bias. */
+static rsh_status bias_once_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
     if (!g) return RSH_OK;
     NN_TRY(rsh_call_pass_grad(c, 0, 0));
@@ -45,41 +44,46 @@ static rsh_status once_backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 1, sum);
 }
 
-static const rsh_grad_op once = {.name = "bias of a sharded Linear", .forward = once_forward, .backward = once_backward,
+static const rsh_grad_op once = {.name = "bias of a sharded Linear",
+                                 .forward = bias_once_forward,
+                                 .backward = bias_once_backward,
                                  .attr_bytes = sizeof(bool)};
 
 /* ---- checks ---- */
 
-static rsh_status check(const rsh_value *x, const rsh_value *weight, const rsh_value *bias, rshn_cut_weight *w) {
+static rsh_status check_operands(const rsh_value *x, const rsh_value *weight, const rsh_value *bias,
+                                 rshn_cut_weight *w) {
     NN_TRY(rshn_cut_weight_of("Linear", weight, w));
     const int64_t *size = rsh_value_shape(weight);
     int ndim = rsh_value_ndim(x);
-    if (bias && rsh_value_sharded(bias)) return rshn_fail(RSH_ETYPE, "Linear: the bias is sharded; it must be whole");
+    if (bias && rsh_value_sharded(bias)) return rshn_fail(RSH_ETYPE, "Linear: the bias must not be sharded");
     if (bias && (rsh_value_ndim(bias) != 1 || *rsh_value_shape(bias) != size[0]))
-        return rshn_fail(RSH_EVALUE, "Linear: a bias of %s for %" PRId64 " outputs",
-                         rshn_sizes_text(rsh_value_ndim(bias), rsh_value_shape(bias)), size[0]);
+        return rshn_fail(RSH_EVALUE, "Linear: the bias must be 1-D with %" PRId64 " elements, got %s", size[0],
+                         rshn_sizes_text(rsh_value_ndim(bias), rsh_value_shape(bias)));
     if (ndim < 1 || rsh_value_shape(x)[ndim - 1] != size[1])
-        return rshn_fail(RSH_EVALUE, "Linear: an input of %s for %" PRId64 " inputs",
-                         rshn_sizes_text(ndim, rsh_value_shape(x)), size[1]);
+        return rshn_fail(RSH_EVALUE, "Linear: the last size of the input must be %" PRId64 ", got %s", size[1],
+                         rshn_sizes_text(ndim, rsh_value_shape(x)));
     if (rsh_value_dtype(x) != rsh_value_dtype(weight))
-        return rshn_fail(RSH_ETYPE, "Linear: an input of %s and a weight of %s", rsh_dtype_name(rsh_value_dtype(x)),
-                         rsh_dtype_name(rsh_value_dtype(weight)));
+        return rshn_fail(RSH_ETYPE, "Linear: input and weight must have the same dtype, got %s and %s",
+                         rsh_dtype_name(rsh_value_dtype(x)), rsh_dtype_name(rsh_value_dtype(weight)));
     if (!rsh_value_sharded(x)) return RSH_OK;
-    if (rsh_value_comm(x) != w->comm) return rshn_fail(RSH_EVALUE, "Linear: input and weight live on different comms");
-    if (w->dim == 0) return rshn_fail(RSH_EVALUE, "Linear: a sharded input and a weight cut along dim 0");
+    if (rsh_value_comm(x) != w->comm) return rshn_fail(RSH_EVALUE, "Linear: input and weight must have the same comm");
+    if (w->dim == 0)
+        return rshn_fail(RSH_EVALUE, "Linear: the input must be plain if the weight is cut along dim 0, "
+                                     "but it is sharded");
     return RSH_OK;
 }
 
 /* ---- the input ---- */
 
-/* All ranks' rows: the sizes of the whole input, and how many rows each rank brings. */
+/* The rows of all ranks: the sizes of the whole input, and the number of rows of each rank. */
 typedef struct rows {
     int ndim;
     int64_t sizes[RSH_MAX_NDIM];
     int64_t *counts; /* owned */
 } rows;
 
-/* A vector counts as one row. */
+/* Treats a vector as one row. */
 static rsh_status as_rows(rsh_value *x, rsh_value **out) {
     if (rsh_value_ndim(x) > 1) return *out = rsh_value_hold(x), RSH_OK;
     return rsh_nn_reshape(x, 2, (const int64_t[]){1, *rsh_value_shape(x)}, out);
@@ -98,8 +102,8 @@ static rsh_status gather_rows(const rshn_cut_weight *w, rsh_value *x, rows *r, r
     return st;
 }
 
-/* An input that is distributed: brought to the columns of the weight, unless it has them. */
-static rsh_status take_sharded(const rshn_cut_weight *w, rsh_value *x, rows *r, rsh_value **out) {
+/* Moves a distributed input to the columns of the weight, unless it is there already. */
+static rsh_status move_sharded_input(const rshn_cut_weight *w, rsh_value *x, rows *r, rsh_value **out) {
     rsh_layout *to = NULL;
     rsh_value *moved = NULL;
     r->ndim = rsh_value_ndim(x);
@@ -115,7 +119,7 @@ static rsh_status take_sharded(const rshn_cut_weight *w, rsh_value *x, rows *r, 
     return st;
 }
 
-static rsh_status take_plain(const rshn_cut_weight *w, rsh_value *x, rows *r, rsh_value **out) {
+static rsh_status move_plain_input(const rshn_cut_weight *w, rsh_value *x, rows *r, rsh_value **out) {
     rsh_value *mine = NULL;
     rsh_status st = as_rows(x, &mine);
     int64_t total = 0, n = st ? 0 : *rsh_value_shape(mine);
@@ -130,7 +134,7 @@ static rsh_status take_plain(const rshn_cut_weight *w, rsh_value *x, rows *r, rs
     return st;
 }
 
-/* ---- the two ways ---- */
+/* ---- the two cuts ---- */
 
 static rsh_status bias_chunk(const rshn_cut_weight *w, rsh_value *bias, rsh_value **out) {
     rsh_layout *whole = NULL, *cut = NULL;
@@ -144,8 +148,8 @@ static rsh_status bias_chunk(const rshn_cut_weight *w, rsh_value *bias, rsh_valu
     return st;
 }
 
-static rsh_status cut_columns(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias, const rows *r,
-                              rsh_value **out) {
+static rsh_status compute_columns(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias,
+                                  const rows *r, rsh_value **out) {
     rsh_value *chunk = NULL, *y = NULL;
     rsh_layout *layout = NULL;
     int64_t sizes[RSH_MAX_NDIM];
@@ -161,8 +165,8 @@ static rsh_status cut_columns(const rshn_cut_weight *w, rsh_value *x, rsh_value 
     return st;
 }
 
-static rsh_status contribute(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias, const rows *r,
-                             rsh_value **out) {
+static rsh_status compute_contribution(const rshn_cut_weight *w, rsh_value *x, rsh_value *weight, rsh_value *bias,
+                                       const rows *r, rsh_value **out) {
     rsh_value *y = NULL, *biased = NULL;
     rsh_layout *layout = NULL;
     int64_t sizes[RSH_MAX_NDIM];
@@ -183,11 +187,11 @@ rsh_status rshn_sharded_linear(rsh_value *x, rsh_value *weight, rsh_value *bias,
     rshn_cut_weight w;
     rows r = {0};
     rsh_value *mine = NULL, *chunk = NULL, *y = NULL;
-    rsh_status st = rsh_comm_agree(rsh_value_comm(weight), check(x, weight, bias, &w));
+    rsh_status st = rsh_comm_agree(rsh_value_comm(weight), check_operands(x, weight, bias, &w));
     if (st) return st;
-    st = rsh_value_sharded(x) ? take_sharded(&w, x, &r, &mine) : take_plain(&w, x, &r, &mine);
+    st = rsh_value_sharded(x) ? move_sharded_input(&w, x, &r, &mine) : move_plain_input(&w, x, &r, &mine);
     if (!st) st = rsh_value_to_local(weight, &chunk);
-    if (!st) st = (w.dim == 0 ? cut_columns : contribute)(&w, mine, chunk, bias, &r, &y);
+    if (!st) st = (w.dim == 0 ? compute_columns : compute_contribution)(&w, mine, chunk, bias, &r, &y);
     st = rsh_comm_agree(w.comm, st);
     if (!st) *out = y;
     else rsh_value_free(y);

@@ -1,4 +1,4 @@
-/* Sharding plan: which parameters, modules and outputs of a tree are sharded how. */
+/* Sharding plan: lists how parameters, modules and outputs of a tree are sharded. */
 #include "nn/sharding_plan.h"
 
 #include <stdlib.h>
@@ -23,9 +23,8 @@ void rsh_sharding_plan_free(rsh_sharding_plan *p) {
     rshn_free(p);
 }
 
-static rsh_status add(rsh_sharding_plan *p, rshn_entry entry, const char *path) {
-    if (!p || !path)
-        return rshn_fail(RSH_EVALUE, "an entry of a sharding plan with NULL for its %s", p ? "path" : "plan");
+static rsh_status add_entry(rsh_sharding_plan *p, rshn_entry entry, const char *path) {
+    if (!p || !path) return rshn_fail(RSH_EVALUE, "cannot add to a sharding plan: %s is NULL", p ? "path" : "p");
     NN_TRY(RSHN_GROW(p->entry, p->n + 1, &p->room));
     entry.path = rshn_duplicate(path);
     if (!entry.path) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
@@ -38,18 +37,18 @@ rsh_status rsh_sharding_plan_add(rsh_sharding_plan *p, const char *path, const r
                                  const rsh_sharder *sharder) {
     rshn_entry entry = {.what = RSHN_ENTRY_SHARD, .spec = (rsh_spec *)(uintptr_t)spec, .has_sharder = sharder != NULL};
     if (sharder) entry.sharder = *sharder;
-    return add(p, entry, path);
+    return add_entry(p, entry, path);
 }
 
 rsh_status rsh_sharding_plan_reshard_output(rsh_sharding_plan *p, const char *path, const rsh_spec *spec) {
-    return add(p, (rshn_entry){.what = RSHN_ENTRY_OUTPUT, .spec = (rsh_spec *)(uintptr_t)spec}, path);
+    return add_entry(p, (rshn_entry){.what = RSHN_ENTRY_OUTPUT, .spec = (rsh_spec *)(uintptr_t)spec}, path);
 }
 
 rsh_status rsh_sharding_plan_return_local(rsh_sharding_plan *p, const char *path) {
-    return add(p, (rshn_entry){.what = RSHN_ENTRY_LOCAL}, path);
+    return add_entry(p, (rshn_entry){.what = RSHN_ENTRY_LOCAL}, path);
 }
 
-/* ---- checks: what can be said without the module ---- */
+/* ---- checks that do not depend on the module ---- */
 
 bool rshn_path_within(const char *path, const char *module) {
     size_t n = strlen(module);
@@ -59,27 +58,30 @@ bool rshn_path_within(const char *path, const char *module) {
 static rsh_status check_shard(const rsh_sharding_plan *p, int64_t at) {
     const rshn_entry *e = &p->entry[at];
     if (!e->spec == !e->has_sharder || (e->has_sharder && !e->sharder.shard))
-        return rshn_fail(RSH_ETYPE, "\"%s\" of the plan has %s; it needs a spec or a sharder", e->path,
+        return rshn_fail(RSH_ETYPE, "sharding plan: \"%s\" must have either a spec or a sharder, got %s", e->path,
                          e->spec ? "both" : "neither");
     for (int64_t i = 0; e->spec && i < p->n; i++)
         if (p->entry[i].has_sharder && rshn_path_within(e->path, p->entry[i].path))
-            return rshn_fail(RSH_ERUNTIME, "parameter \"%s\" is inside \"%s\", which has a sharder", e->path,
-                             p->entry[i].path);
+            return rshn_fail(RSH_ERUNTIME,
+                             "sharding plan: parameter \"%s\" is inside \"%s\", which has a sharder; "
+                             "remove one of them",
+                             e->path, p->entry[i].path);
     for (int64_t i = 0; i < at; i++)
         if (p->entry[i].what == RSHN_ENTRY_SHARD && !strcmp(p->entry[i].path, e->path))
-            return rshn_fail(RSH_EVALUE, "\"%s\" is in the plan twice", e->path);
+            return rshn_fail(RSH_EVALUE, "sharding plan: \"%s\" is listed twice", e->path);
     return RSH_OK;
 }
 
 rsh_status rshn_plan_check(const rsh_sharding_plan *p) {
-    for (int64_t i = 0; i < p->n; i++) /* before the rest: a sharder at the root would contain everything */
+    for (int64_t i = 0; i < p->n; i++) /* checked first, because a sharder at the root would contain everything */
         if (p->entry[i].has_sharder && !*p->entry[i].path)
-            return rshn_fail(RSH_EKEY, "a sharder for \"\": the root module cannot be replaced");
+            return rshn_fail(RSH_EKEY, "sharding plan: the root module \"\" cannot have a sharder, because it cannot "
+                                       "be replaced");
     for (int64_t i = 0; i < p->n; i++) {
         const rshn_entry *e = &p->entry[i];
         if (e->what == RSHN_ENTRY_SHARD) NN_TRY(check_shard(p, i));
         if (e->what == RSHN_ENTRY_OUTPUT && !e->spec)
-            return rshn_fail(RSH_ETYPE, "the output of \"%s\" has no spec to be resharded to", e->path);
+            return rshn_fail(RSH_ETYPE, "sharding plan: the output of \"%s\" needs a spec", e->path);
     }
     return RSH_OK;
 }

@@ -1,4 +1,4 @@
-/* sharding_plan: a plan's inside. */
+/* sharding_plan: the structs of a sharding plan. */
 #ifndef RESHARD_NN_SHARDING_PLAN_H
 #define RESHARD_NN_SHARDING_PLAN_H
 
@@ -23,9 +23,9 @@ struct rsh_sharding_plan {
     int64_t n, room;
 };
 
-/* Is the path that of the module, or of something inside it? */
+/* Returns whether the path is that of the module, or of something inside it. */
 bool rshn_path_within(const char *path, const char *module);
-/* What can be said of a plan without the module. */
+/* Checks everything about a plan that does not depend on the module. */
 rsh_status rshn_plan_check(const rsh_sharding_plan *p);
 
 #endif

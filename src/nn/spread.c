@@ -1,4 +1,4 @@
-/* Spread: a weight that is cut over ranks, and the rows that ranks bring to it. */
+/* Spread: a weight that is cut over ranks, and the rows that each rank passes to it. */
 #include "nn/spread.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 /* ---- the weight ---- */
 
-/* The one dim that the one axis cuts into chunks; -1: the layout is another. */
+/* Returns the dim that the only axis cuts into chunks; -1 if the layout is not of this form. */
 static int cut_dim(const rsh_layout_desc *d) {
     if (d->is_boxes || d->naxes != 1 || d->ndim != 2 || d->op || d->flat.naxes || d->has_order) return -1;
     int dim = d->dim[0].cut.naxes ? 0 : 1;
@@ -31,10 +31,10 @@ rsh_status rshn_cut_weight_of(const char *layer, const rsh_value *weight, rshn_c
     out->dim = cut_dim(out->desc);
     out->position = out->dim < 0 ? -1 : find_position(out->desc, rsh_comm_rank(out->comm));
     if (out->position < 0 || out->desc->axis[0].size != rsh_comm_size(out->comm))
-        return rshn_fail(
-            RSH_EVALUE,
-            "%s: a weight of layout \"%.200s\"; it must be chunks along dim 0 or 1, one on each of %d ranks", layer,
-            rsh_layout_text(out->layout), rsh_comm_size(out->comm));
+        return rshn_fail(RSH_EVALUE,
+                         "%s: the weight must be cut into chunks along dim 0 or 1, one on each of %d ranks, got layout "
+                         "\"%.200s\"",
+                         layer, rsh_comm_size(out->comm), rsh_layout_text(out->layout));
     int64_t n = out->desc->dim[out->dim].size, parts = out->desc->axis[0].size, size = (n + parts - 1) / parts;
     int64_t first = size * out->position, end = first + size;
     out->first = first < n ? first : n;
@@ -59,7 +59,7 @@ rsh_status rshn_agree_on_rows(rsh_comm *comm, rsh_status mine, int64_t rows, int
 
 /* ---- layouts ---- */
 
-static rsh_layout_desc describe(rsh_dtype dtype, int ndim, const int64_t *sizes, int64_t ranks) {
+static rsh_layout_desc describe_rows(rsh_dtype dtype, int ndim, const int64_t *sizes, int64_t ranks) {
     rsh_layout_desc d = {.dtype = dtype, .ndim = ndim, .naxes = 1};
     for (int i = 0; i < ndim; i++) d.dim[i].size = sizes[i];
     snprintf(d.axis[0].name, sizeof d.axis[0].name, "x");
@@ -69,13 +69,13 @@ static rsh_layout_desc describe(rsh_dtype dtype, int ndim, const int64_t *sizes,
 
 rsh_status rshn_rows_layout(rsh_comm *comm, rsh_dtype dtype, int ndim, const int64_t *sizes, const int64_t *counts,
                             rsh_layout **out) {
-    rsh_layout_desc d = describe(dtype, ndim, sizes, rsh_comm_size(comm));
+    rsh_layout_desc d = describe_rows(dtype, ndim, sizes, rsh_comm_size(comm));
     d.dim[0].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_SIZES, .sizes = counts, .nsizes = rsh_comm_size(comm)};
     return rsh_layout_new(&d, out);
 }
 
-static rsh_layout_desc on_weight(const rshn_cut_weight *w, rsh_dtype dtype, int ndim, const int64_t *sizes) {
-    rsh_layout_desc d = describe(dtype, ndim, sizes, w->desc->axis[0].size);
+static rsh_layout_desc describe_on_weight(const rshn_cut_weight *w, rsh_dtype dtype, int ndim, const int64_t *sizes) {
+    rsh_layout_desc d = describe_rows(dtype, ndim, sizes, w->desc->axis[0].size);
     d.ranks = w->desc->ranks;
     d.first_rank = w->desc->first_rank;
     return d;
@@ -83,7 +83,7 @@ static rsh_layout_desc on_weight(const rshn_cut_weight *w, rsh_dtype dtype, int 
 
 rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim, const int64_t *sizes, rsh_op op,
                              rsh_layout **out) {
-    rsh_layout_desc d = on_weight(w, dtype, ndim, sizes);
+    rsh_layout_desc d = describe_on_weight(w, dtype, ndim, sizes);
     d.op = op;
     d.npartial = op != RSH_OP_NONE;
     return rsh_layout_new(&d, out);
@@ -91,7 +91,7 @@ rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim
 
 rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim, const int64_t *sizes,
                                 rsh_layout **out) {
-    rsh_layout_desc d = on_weight(w, dtype, ndim, sizes);
+    rsh_layout_desc d = describe_on_weight(w, dtype, ndim, sizes);
     d.dim[ndim - 1].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
     return rsh_layout_new(&d, out);
 }

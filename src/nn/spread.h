@@ -1,4 +1,4 @@
-/* spread: a weight that is cut over ranks, and the rows that ranks bring to it. */
+/* spread: a weight that is cut over ranks, and the rows that each rank passes to it. */
 #ifndef RESHARD_NN_SPREAD_H
 #define RESHARD_NN_SPREAD_H
 
@@ -9,33 +9,33 @@ typedef struct rshn_cut_weight {
     rsh_comm *comm;
     const rsh_layout *layout;   /* borrowed */
     const rsh_layout_desc *desc; /* of the layout */
-    int dim;                    /* that is cut: 0 or 1 */
+    int dim;                    /* the dim that is cut: 0 or 1 */
     int64_t position;           /* of this rank in the mesh */
-    int64_t first, n;           /* rows or columns of this rank's chunk */
+    int64_t first, n;           /* first row or column of this rank's chunk, and their number */
 } rshn_cut_weight;
 
-/* RSH_EVALUE, naming the layer, if the layout is another. */
+/* RSH_EVALUE, naming the layer, if the layout is not of this form. */
 rsh_status rshn_cut_weight_of(const char *layer, const rsh_value *weight, rshn_cut_weight *out);
 
-/* The rows that each rank brings: every rank says how many, or that it refuses with `mine`; then
- * all ranks get that rank's status.  *counts has one entry per rank and is freed by the caller;
- * *total is their sum.  Collective. */
+/* Exchanges the number of rows of each rank.  If `mine` is an error on a rank, all ranks return it.
+ * *counts has one entry per rank and is freed by the caller; *total is their sum.  Collective. */
 rsh_status rshn_agree_on_rows(rsh_comm *comm, rsh_status mine, int64_t rows, int64_t **counts,
                               int64_t *total);
 
-/* Layouts over the ranks of the comm.  `sizes` has ndim sizes, of which the first is the total.
- * Rows in the order of ranks, as many as each brings: */
+/* The following layouts are over the ranks of the comm.  `sizes` has ndim sizes; the first is the
+ * total number of rows.
+ * Rows in rank order, as many as each rank has: */
 rsh_status rshn_rows_layout(rsh_comm *comm, rsh_dtype dtype, int ndim, const int64_t *sizes,
                             const int64_t *counts, rsh_layout **out);
-/* All of it on every rank; partial with an op unless that is RSH_OP_NONE.  Positions are those of
- * the weight: */
+/* The whole tensor on every rank, partial with `op` unless that is RSH_OP_NONE.  Positions are
+ * those of the weight: */
 rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
                              const int64_t *sizes, rsh_op op, rsh_layout **out);
-/* The last dim cut as the weight is: */
+/* The last dim cut like the weight: */
 rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
                                 const int64_t *sizes, rsh_layout **out);
 
-/* v, tagged with a layout, moved to another and untagged, with the adjoint as derivative.
+/* Moves a plain value from one layout to another; the result is plain.
  * Collective. */
 rsh_status rshn_move_plain(rsh_value *v, rsh_comm *comm, const rsh_layout *from,
                            const rsh_layout *to, rsh_derivative how, rsh_value **out);

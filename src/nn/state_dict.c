@@ -15,7 +15,7 @@ typedef struct entry {
 struct rsh_state_dict {
     entry *at;
     int64_t n, room;
-    int64_t *slots; /* a hash of the names: index + 1 of an entry, 0: free; made again when entries go */
+    int64_t *slots; /* hash table of the names: index + 1 of an entry, 0: unused; rebuilt when entries are removed */
     int64_t nslots; /* 0 or a power of two, at least 2 * n */
 };
 
@@ -24,14 +24,14 @@ static uint64_t hash_name(const char *name) {
     return h ^ h >> 29;
 }
 
-/* The slot of a name, or the free one where it would be. */
+/* Returns the slot of a name, or the unused slot where it would be. */
 static int64_t *slot_of(const rsh_state_dict *d, const char *name) {
     int64_t i = (int64_t)(hash_name(name) & (uint64_t)(d->nslots - 1));
     while (d->slots[i] && strcmp(d->at[d->slots[i] - 1].name, name)) i = (i + 1) & (d->nslots - 1);
     return &d->slots[i];
 }
 
-static rsh_status hash_again(rsh_state_dict *d, int64_t nslots) {
+static rsh_status rehash(rsh_state_dict *d, int64_t nslots) {
     int64_t *slots = rshn_calloc((size_t)nslots, sizeof *slots);
     if (!slots) return rshn_fail(RSH_ENOMEM, "no memory for a state dict of %lld entries", (long long)d->n);
     rshn_free(d->slots);
@@ -45,7 +45,7 @@ rsh_status rsh_state_dict_new(rsh_state_dict **out) {
     if (!out) return rshn_fail(RSH_EVALUE, "rsh_state_dict_new: out is NULL");
     rsh_state_dict *d = rshn_calloc(1, sizeof *d);
     if (!d) return rshn_fail(RSH_ENOMEM, "no memory for a state dict");
-    rsh_status st = hash_again(d, 16);
+    rsh_status st = rehash(d, 16);
     if (st) rshn_free(d);
     else *out = d;
     return st;
@@ -63,9 +63,9 @@ void rsh_state_dict_free(rsh_state_dict *d) {
 }
 
 int64_t rsh_state_dict_count(const rsh_state_dict *d) { return d ? d->n : 0; }
-static bool has(const rsh_state_dict *d, int64_t i) { return d && i >= 0 && i < d->n; }
-const char *rsh_state_dict_name(const rsh_state_dict *d, int64_t i) { return has(d, i) ? d->at[i].name : NULL; }
-rsh_value *rsh_state_dict_value(const rsh_state_dict *d, int64_t i) { return has(d, i) ? d->at[i].value : NULL; }
+static bool in_range(const rsh_state_dict *d, int64_t i) { return d && i >= 0 && i < d->n; }
+const char *rsh_state_dict_name(const rsh_state_dict *d, int64_t i) { return in_range(d, i) ? d->at[i].name : NULL; }
+rsh_value *rsh_state_dict_value(const rsh_state_dict *d, int64_t i) { return in_range(d, i) ? d->at[i].value : NULL; }
 
 rsh_value *rsh_state_dict_find(const rsh_state_dict *d, const char *name) {
     if (!d || !name) return NULL;
@@ -84,7 +84,7 @@ rsh_status rsh_state_dict_set(rsh_state_dict *d, const char *name, rsh_value *va
         return RSH_OK;
     }
     NN_TRY(RSHN_GROW(d->at, d->n + 1, &d->room));
-    if (2 * (d->n + 1) > d->nslots) NN_TRY(hash_again(d, 2 * d->nslots));
+    if (2 * (d->n + 1) > d->nslots) NN_TRY(rehash(d, 2 * d->nslots));
     char *copy = rshn_duplicate(name);
     if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the name \"%s\"", name);
     d->at[d->n] = (entry){copy, rsh_value_hold(value)};

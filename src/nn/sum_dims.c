@@ -1,11 +1,11 @@
-/* Sum over dims: any dims of a tensor, one run of dims at a time.
+/* Sum over dims: sums over any dims of a tensor, one run of adjacent dims at a time.
  *
- * Which elements are added in which order depends on sizes alone, not on threads. */
+ * The order of the additions depends only on sizes, not on threads. */
 #include "nn/impl.h"
 
 enum { GRAIN = 16384, LEAST_COLUMNS = 64, CHUNK = 65536 };
 
-/* One run of dims that is summed, and the dims that stay, merged where they lie as one. */
+/* One run of dims that is summed, and the dims that remain, merged if their strides allow it. */
 typedef struct summing {
     const rshn_kernels *k;
     rsh_dtype dtype;
@@ -14,18 +14,18 @@ typedef struct summing {
     char *y;
     int64_t n, stride; /* of the run */
     int nk;
-    int64_t size[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* that stay */
-    int64_t block, blocks;                             /* columns of a task, tasks of a row of columns */
-    double *parts;                                     /* of a single sum */
+    int64_t size[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* of the remaining dims */
+    int64_t block, blocks;                             /* columns per task, tasks per row of columns */
+    double *parts;                                     /* partial sums, if the result is one number */
 } summing;
 
-static const char *place(const summing *s, int64_t i, int last) {
+static const char *column_at(const summing *s, int64_t i, int last) {
     int64_t offset = 0;
     for (int d = last; d >= 0; i /= s->size[d], d--) offset += i % s->size[d] * s->strides[d];
     return s->x + offset * (int64_t)s->item;
 }
 
-static void put(const summing *s, int64_t i, double value) {
+static void set_sum(const summing *s, int64_t i, double value) {
     if (s->dtype == RSH_F32)
         ((float *)s->y)[i] = (float)value;
     else
@@ -34,7 +34,7 @@ static void put(const summing *s, int64_t i, double value) {
 
 static void sum_rows(void *ctx, int64_t lo, int64_t hi) {
     const summing *s = ctx;
-    for (int64_t i = lo; i < hi; i++) put(s, i, s->k->row_sum(place(s, i, s->nk - 1), s->stride, s->n));
+    for (int64_t i = lo; i < hi; i++) set_sum(s, i, s->k->row_sum(column_at(s, i, s->nk - 1), s->stride, s->n));
 }
 
 static void sum_columns(void *ctx, int64_t lo, int64_t hi) {
@@ -42,7 +42,7 @@ static void sum_columns(void *ctx, int64_t lo, int64_t hi) {
     int64_t width = s->size[s->nk - 1], item = (int64_t)s->item;
     for (int64_t i = lo; i < hi; i++) {
         int64_t row = i / s->blocks, first = i % s->blocks * s->block, n = width - first;
-        const char *x = place(s, row, s->nk - 2) + first * item;
+        const char *x = column_at(s, row, s->nk - 2) + first * item;
         s->k->column_sum(x, s->stride, s->n, s->y + (row * width + first) * item, n < s->block ? n : s->block);
     }
 }
@@ -55,7 +55,7 @@ static void sum_chunks(void *ctx, int64_t lo, int64_t hi) {
     }
 }
 
-/* A single sum, in chunks for the threads. */
+/* Computes a single sum, in chunks for the threads. */
 static void sum_one(summing *s) {
     double parts[256], total = 0;
     int64_t chunks = (s->n + CHUNK - 1) / CHUNK;
@@ -68,7 +68,7 @@ static void sum_one(summing *s) {
         rshn_spread(n, 1, sum_chunks, &part);
         for (int64_t i = 0; i < n; i++) total += parts[i];
     }
-    put(s, 0, total);
+    set_sum(s, 0, total);
 }
 
 static void sum_run(summing *s, int64_t count) {
@@ -86,7 +86,7 @@ static void sum_run(summing *s, int64_t count) {
     }
 }
 
-/* Appends a dim to those that stay. */
+/* Appends a remaining dim. */
 static void keep_dim(summing *s, int64_t size, int64_t stride) {
     int last = s->nk - 1;
     if (size == 1) return;
@@ -99,7 +99,7 @@ static void keep_dim(summing *s, int64_t size, int64_t stride) {
     s->strides[s->nk++] = stride;
 }
 
-/* The longest run of dims, ending at the last of `dims`, that is summed at once. */
+/* Returns the longest run of dims, ending at the last of `dims`, that can be summed at once. */
 static unsigned last_run(const rsh_tensor *x, unsigned dims) {
     const int64_t *size = rsh_tensor_shape(x), *stride = rsh_tensor_strides(x);
     int last = rsh_tensor_ndim(x) - 1;
@@ -109,7 +109,7 @@ static unsigned last_run(const rsh_tensor *x, unsigned dims) {
     return run;
 }
 
-/* Sums the dims of one run, which stay as 1. */
+/* Sums over the dims of one run, which keep size 1. */
 static rsh_status sum_once(const rsh_tensor *x, unsigned run, rsh_tensor **out) {
     rshn_sizes to = rshn_sizes_of(x);
     const int64_t *stride = rsh_tensor_strides(x);
@@ -131,7 +131,7 @@ static rsh_status sum_once(const rsh_tensor *x, unsigned run, rsh_tensor **out) 
     return RSH_OK;
 }
 
-/* A view without the dims of `dims`, whose sizes are 1. */
+/* Creates a view without the dims in `dims`, whose sizes are 1. */
 static rsh_status drop_dims(const rsh_tensor *t, unsigned dims, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     int n = 0;

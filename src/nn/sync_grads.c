@@ -1,8 +1,8 @@
-/* Sync grads: the gradients of a tree made those of all ranks of a group.
+/* Sync grads: turns the gradients of a tree into those of all ranks of a group.
  *
- * What a parameter needs follows from the kind of its gradient and from how the group lies to the ranks that share the
- * parameter (grad_kind.c): a sum over the group, a sum over a line, or nothing.  A line has those ranks of the group
- * that are at the same place of their meshes: it is made by a split where the group has whole meshes. */
+ * What is done with a parameter depends on the kind of its gradient and on how the group relates to the ranks that
+ * share the parameter (grad_kind.c): a sum over the group, a sum over a line, or nothing.  A line consists of the ranks
+ * of the group that have the same position in their meshes.  If the group has whole meshes, a split creates it. */
 #include <reshard/shard.h>
 
 #include <stdlib.h>
@@ -22,14 +22,14 @@ typedef enum way { SUM_OVER_GROUP, SUM_OVER_LINE, ONLY_SCALE, LEAVE } way;
 typedef struct entry {
     rsh_value *parameter; /* borrowed */
     way way;
-    int64_t line;  /* of SUM_OVER_LINE */
-    double factor; /* afterwards, unless the sum is over the group, which takes the op */
+    int64_t line;  /* for SUM_OVER_LINE */
+    double factor; /* applied afterwards, unless the sum is over the group, which applies the op */
 } entry;
 
 typedef struct line {
     int n;
-    const int64_t *ranks; /* borrowed: that share the parameters of the line */
-    rsh_comm *comm;       /* owned, once it is made */
+    const int64_t *ranks; /* borrowed; ranks that share the parameters of the line */
+    rsh_comm *comm;       /* owned; NULL until it is created */
 } line;
 
 /* The parameters of a tree that require gradients; all ranks have the same ones. */
@@ -42,10 +42,10 @@ typedef struct listing {
     rshn_seen seen; /* parameters */
     line *line;
     int64_t nlines, line_room;
-    uint64_t shapes; /* a hash of their paths, dtypes, sizes and what is done to them */
+    uint64_t shapes; /* hash of their paths, dtypes, sizes and ways */
 } listing;
 
-/* ---- what there is to do ---- */
+/* ---- planning ---- */
 
 static rsh_status find_line(listing *l, const rshn_gradient *g, int64_t *out) {
     for (*out = 0; *out < l->nlines; ++*out) {
@@ -57,13 +57,13 @@ static rsh_status find_line(listing *l, const rshn_gradient *g, int64_t *out) {
     return RSH_OK;
 }
 
-/* The mean over the group: of one loss for each rank, or of one for each mesh. */
+/* Returns the factor of a mean over the group: there is one loss for each rank, or one for each mesh. */
 static double mean_factor(const rshn_gradient *g, int ranks) {
     if (g->kind != RSH_GRAD_REPLICATED) return 1 / (double)ranks;
     return g->relation == RSHN_AROUND ? g->n / (double)ranks : 1;
 }
 
-static rsh_status decide(listing *l, const char *path, const rshn_gradient *g, entry *e) {
+static rsh_status decide_way(listing *l, const char *path, const rshn_gradient *g, entry *e) {
     int ranks = rsh_group_size(l->group);
     if (l->op == RSH_OP_AVG) e->factor = mean_factor(g, ranks);
     if (g->kind == RSH_GRAD_PARTIAL || g->relation == RSHN_CROSSES) {
@@ -74,13 +74,15 @@ static rsh_status decide(listing *l, const char *path, const rshn_gradient *g, e
         e->way = SUM_OVER_LINE;
         NN_TRY(find_line(l, g, &e->line));
     } else {
-        return rshn_fail(RSH_EUNSUP, "%d ranks share \"%s\", and the group of %d ranks has some of them and others",
-                         g->n, path, ranks);
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot sync \"%s\": %d ranks share it, and the group of %d ranks contains only "
+                         "some of these and others",
+                         path, g->n, ranks);
     }
     return RSH_OK;
 }
 
-static void mix(listing *l, const char *path, const entry *e) {
+static void mix_entry(listing *l, const char *path, const entry *e) {
     const rsh_value *v = e->parameter;
     int32_t facts[] = {(int32_t)rsh_value_dtype(v), (int32_t)e->way, (int32_t)e->line};
     if (rsh_value_layout(v)) l->shapes = rshn_hash_text(l->shapes, rsh_layout_text(rsh_value_layout(v)));
@@ -88,38 +90,40 @@ static void mix(listing *l, const char *path, const entry *e) {
     l->shapes = rshn_hash(l->shapes, rsh_value_shape(v), (size_t)rsh_value_ndim(v) * sizeof(int64_t));
 }
 
-/* In all its places a tied parameter must need the same. */
+/* Checks that a tied parameter is treated the same way everywhere. */
 static rsh_status check_tied(const listing *l, const char *path, const entry *e) {
     for (int64_t i = 0; i < l->n; i++) {
         const entry *first = &l->at[i];
         if (first->parameter != e->parameter || (first->way == e->way && first->line == e->line)) continue;
-        return rshn_fail(RSH_EUNSUP, "\"%s\" is tied, and its gradient is complete in one place and partial in another",
+        return rshn_fail(RSH_EUNSUP,
+                         "cannot sync \"%s\": it is tied, but its gradient is complete in one place and "
+                         "partial in another",
                          path);
     }
     return RSH_OK;
 }
 
-static rsh_status list(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
+static rsh_status list_parameter(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
     listing *l = ctx;
     entry e = {.parameter = v, .factor = 1};
     rshn_gradient g;
     bool was = false;
     if (!rsh_value_requires_grad(v)) return RSH_OK;
     NN_TRY(rshn_gradient_of(&l->tree, path, owner, name, &g));
-    NN_TRY(decide(l, path, &g, &e));
+    NN_TRY(decide_way(l, path, &g, &e));
     NN_TRY(rshn_seen_add(&l->seen, v, &was));
     if (was) return check_tied(l, path, &e);
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
     l->at[l->n++] = e;
-    mix(l, path, &e);
+    mix_entry(l, path, &e);
     return RSH_OK;
 }
 
-static rsh_status compare(rsh_group *group, const listing *l) {
+static rsh_status compare_ranks(rsh_group *group, const listing *l) {
     int other = 0;
     NN_TRY(rshn_ranks_compare(rsh_group_comm(group), RSH_OK, &l->shapes, sizeof l->shapes, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "rank %d has other parameters that require gradients than rank 0", other);
+    return rshn_fail(RSH_EVALUE, "the parameters that require gradients on rank %d differ from those on rank 0", other);
 }
 
 /* ---- lines ---- */
@@ -139,14 +143,16 @@ static rsh_status make_lines(listing *l) {
         bool even = rsh_comm_size(l->line[i].comm) * l->line[i].n == rsh_comm_size(comm);
         rsh_status st = RSH_OK;
         if (!even)
-            st = rshn_fail(RSH_EUNSUP, "%d ranks share parameters; others of the group share them differently",
+            st = rshn_fail(RSH_EUNSUP,
+                           "cannot sync: %d ranks share parameters, but other ranks of the group share "
+                           "them differently",
                            l->line[i].n);
         NN_TRY(rsh_comm_agree(comm, st));
     }
     return RSH_OK;
 }
 
-/* The tensor becomes the sum of those of all ranks of the comm. */
+/* Replaces the tensor by the sum over all ranks of the comm. */
 static rsh_status sum_over(rsh_comm *comm, const rsh_tensor *t) {
     rsh_layout_desc desc = {.dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1};
     rsh_layout *terms = NULL, *sums = NULL;
@@ -170,7 +176,7 @@ static rsh_status sum_over(rsh_comm *comm, const rsh_tensor *t) {
 
 /* ---- gradients ---- */
 
-/* For each parameter: has any rank a gradient? */
+/* Determines for each parameter whether any rank has a gradient. */
 static rsh_status find_wanted(rsh_group *group, const listing *l, unsigned char *mine, unsigned char *any) {
     for (int64_t i = 0; i < l->n; i++) mine[i] = rsh_value_grad(l->at[i].parameter) != NULL;
     if (!l->n) return RSH_OK;
@@ -183,8 +189,8 @@ static bool is_dense(const rsh_value *g) {
     return true;
 }
 
-/* A gradient of this rank's own, dense: zeros if it has none. */
-static rsh_status prepare(rsh_value *parameter) {
+/* Makes sure that this rank has a dense gradient: zeros if it has none. */
+static rsh_status ensure_dense_grad(rsh_value *parameter) {
     rsh_value *g = rsh_value_grad(parameter), *fresh = NULL;
     if (g && is_dense(g)) return RSH_OK;
     NN_TRY(rshn_zeros_like(parameter, &fresh));
@@ -200,11 +206,11 @@ static rsh_status combine_part(const listing *l, const entry *e, const rsh_tenso
     return e->factor == 1 ? RSH_OK : rshn_scale_part(part, e->factor);
 }
 
-static rsh_status combine(rsh_group *group, const listing *l, const unsigned char *any) {
+static rsh_status combine_all(rsh_group *group, const listing *l, const unsigned char *any) {
     rsh_status st = RSH_OK;
     for (int64_t i = 0; !st && i < l->n; i++)
         if (any[i] && l->at[i].way != LEAVE && (l->at[i].way != ONLY_SCALE || rsh_value_grad(l->at[i].parameter)))
-            st = prepare(l->at[i].parameter);
+            st = ensure_dense_grad(l->at[i].parameter);
     NN_TRY(rshn_group_agree(group, st));
     for (int64_t i = 0; i < l->n; i++) {
         const rsh_value *g = any[i] && l->at[i].way != LEAVE ? rsh_value_grad(l->at[i].parameter) : NULL;
@@ -214,33 +220,33 @@ static rsh_status combine(rsh_group *group, const listing *l, const unsigned cha
     return RSH_OK;
 }
 
-static rsh_status sync(rsh_group *group, listing *l) {
+static rsh_status sync_listed(rsh_group *group, listing *l) {
     unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
     rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
     st = rshn_group_agree(group, st);
     if (!st) st = find_wanted(group, l, mine, any);
     if (!st) st = make_lines(l);
-    if (!st) st = combine(group, l, any);
+    if (!st) st = combine_all(group, l, any);
     rshn_free(mine);
     rshn_free(any);
     return st;
 }
 
-static rsh_status check(rsh_module *m, rsh_op op) {
+static rsh_status check_arguments(rsh_module *m, rsh_op op) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: m is NULL");
     if (op == RSH_OP_SUM || op == RSH_OP_AVG) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "gradients are combined by sum or avg, not by %s", rsh_op_name(op));
+    return rshn_fail(RSH_EVALUE, "rsh_module_sync_grads: op must be sum or avg, got %s", rsh_op_name(op));
 }
 
 rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op) {
     listing l = {.group = group, .op = op};
     bool member = rsh_group_rank(group) >= 0;
-    rsh_status st = check(m, op);
+    rsh_status st = check_arguments(m, op);
     if (!st && member) st = rshn_grad_tree_of(m, group, &l.tree);
-    if (!st && member) st = rsh_module_each_parameter(m, true, list, &l);
+    if (!st && member) st = rsh_module_each_parameter(m, true, list_parameter, &l);
     st = rshn_group_agree(group, st);
-    if (!st && member) st = compare(group, &l);
-    if (!st && member) st = sync(group, &l);
+    if (!st && member) st = compare_ranks(group, &l);
+    if (!st && member) st = sync_listed(group, &l);
     for (int64_t i = 0; i < l.nlines; i++)
         if (l.line[i].comm) rsh_comm_free(l.line[i].comm);
     rshn_seen_free(&l.seen);

@@ -1,4 +1,4 @@
-/* Tree change: DTensors are made beside a tree, and put in place with their hooks when all ranks have all of them. */
+/* Tree change: creates DTensors outside of a tree, and installs them and their hooks when all ranks have succeeded. */
 #include "nn/tree_change.h"
 
 #include <string.h>
@@ -15,19 +15,19 @@ void rshn_change_mix(rshn_tree_change *c, const void *data, size_t bytes) {
 static rsh_status check_places(const rshn_tree_change *c, const char *path, int ndim, const rsh_place *are,
                                const rsh_place *places, const char *why) {
     if (rsh_places_equal(ndim, rsh_mesh_ndim(c->mesh), are, places)) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "\"%s\" %s with other placements", path, why);
+    return rshn_fail(RSH_EVALUE, "\"%s\" %s with other placements; all uses must agree", path, why);
 }
 
-/* A value that is distributed already must be so in the same way. */
+/* A value that is already distributed must be distributed in the same way. */
 static rsh_status check_distributed(const rshn_tree_change *c, const char *path, const rsh_value *v,
                                     const rsh_place *places) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place are[RSH_MAX_AXES];
     if (!mesh || !rsh_mesh_equal(mesh, c->mesh))
-        return rshn_fail(RSH_EVALUE, "\"%s\" is distributed already, %s", path,
+        return rshn_fail(RSH_EVALUE, "cannot distribute \"%s\": it is already distributed, %s", path,
                          mesh ? "on another mesh" : "and is not a DTensor");
     NN_TRY(rsh_dtensor_places(v, are));
-    return check_places(c, path, rsh_value_ndim(v), are, places, "is a DTensor already");
+    return check_places(c, path, rsh_value_ndim(v), are, places, "is already a DTensor");
 }
 
 rsh_status rshn_change_value(rshn_tree_change *c, const char *path, rsh_value *v, const rsh_place *places) {
@@ -65,17 +65,20 @@ void rshn_change_end(rshn_tree_change *c) {
     rshn_free(c->hook);
 }
 
-/* ---- carrying out ---- */
+/* ---- applying ---- */
 
-static rsh_status compare(const rshn_tree_change *c, rsh_comm *comm, rsh_status mine) {
+static rsh_status compare_plans(const rshn_tree_change *c, rsh_comm *comm, rsh_status mine) {
     int other = 0;
     NN_TRY(rshn_ranks_compare(comm, mine, &c->print, sizeof c->print, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EMISMATCH, "rank %d of the mesh asks for other placements or hooks than rank 0", other);
+    return rshn_fail(RSH_EMISMATCH,
+                     "rank %d of the mesh plans other placements or hooks than rank 0; all ranks must "
+                     "pass the same plan",
+                     other);
 }
 
-/* Collective, but for a value without elements. */
-static rsh_status make_one(const rshn_tree_change *c, rshn_new_place *p) {
+/* Collective, except for a deferred value. */
+static rsh_status create_dtensor(const rshn_tree_change *c, rshn_new_place *p) {
     int n = rsh_mesh_ndim(c->mesh);
     bool requires_grad = rsh_value_requires_grad(p->old);
     if (!p->empty)
@@ -93,7 +96,7 @@ static rsh_status add_hooks(rshn_tree_change *c) {
     return RSH_OK;
 }
 
-/* Removing a hook drops its ctx. */
+/* Removing a hook frees its ctx. */
 static void remove_hooks(const rshn_tree_change *c) {
     for (int64_t i = 0; i < c->nhooks; i++)
         if (c->hook[i].added) rsh_module_remove_hook(c->hook[i].m, c->hook[i].id);
@@ -102,8 +105,8 @@ static void remove_hooks(const rshn_tree_change *c) {
 rsh_status rshn_change_run(rshn_tree_change *c, rsh_module *root, rsh_status mine) {
     rsh_comm *comm = rsh_mesh_comm(c->mesh);
     rsh_status st = RSH_OK;
-    NN_TRY(compare(c, comm, mine));
-    for (int64_t i = 0; i < c->nplaces && !st; i++) st = rsh_comm_agree(comm, make_one(c, &c->place[i]));
+    NN_TRY(compare_plans(c, comm, mine));
+    for (int64_t i = 0; i < c->nplaces && !st; i++) st = rsh_comm_agree(comm, create_dtensor(c, &c->place[i]));
     if (!st) st = rsh_comm_agree(comm, add_hooks(c));
     if (st) {
         remove_hooks(c);

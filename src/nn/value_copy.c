@@ -1,4 +1,4 @@
-/* Value copy: the elements of one value into another, wherever the parts of both are. */
+/* Value copy: copies the elements of one value into another, for any distribution of both. */
 #include "nn/state_dict.h"
 
 #include <inttypes.h>
@@ -17,23 +17,24 @@ static bool same_shape(const rsh_value *a, const rsh_value *b) {
 
 rsh_status rshn_check_copy(const char *name, const rsh_value *from, const rsh_value *to) {
     if (!same_shape(from, to))
-        return rshn_fail(RSH_ERUNTIME, "\"%s\" has shape %s where %s is needed", name,
+        return rshn_fail(RSH_ERUNTIME, "\"%s\" has shape %s, expected %s", name,
                          rshn_sizes_text(rsh_value_ndim(from), rsh_value_shape(from)),
                          rshn_sizes_text(rsh_value_ndim(to), rsh_value_shape(to)));
     if (rsh_value_sharded(from) && !rsh_value_sharded(to))
-        return rshn_fail(RSH_ERUNTIME, "\"%s\" is distributed, and what it is meant for is not", name);
+        return rshn_fail(RSH_ERUNTIME, "cannot load \"%s\": the state is distributed, but the parameter is plain",
+                         name);
     if (rsh_value_sharded(from) && rsh_value_comm(from) != rsh_value_comm(to))
-        return rshn_fail(RSH_ERUNTIME, "\"%s\" lives on another comm than what it is meant for", name);
+        return rshn_fail(RSH_ERUNTIME, "cannot load \"%s\": state and parameter must have the same comm", name);
     return rsh_dtype_check_convert(rsh_value_dtype(from), rsh_value_dtype(to));
 }
 
-/* The same cuts, if not the same dtype: then parts correspond. */
+/* Returns whether the cuts are the same, in any dtype, so that parts correspond. */
 static bool same_parts(const rsh_value *a, const rsh_value *b) {
     const rsh_layout *x = rsh_value_layout(a), *y = rsh_value_layout(b);
     return x && y && rsh_layout_op(x) == rsh_layout_op(y) && rsh_layout_same_parts(x, y);
 }
 
-/* The whole tensor on every rank of the comm. */
+/* Creates a sharded tensor with the whole tensor on every rank of the comm. */
 static rsh_status replicate(const rsh_value *v, rsh_comm *comm, rsh_sharded **out) {
     rsh_layout_desc desc = {.dtype = rsh_value_dtype(v), .ndim = rsh_value_ndim(v), .naxes = 1};
     for (int d = 0; d < desc.ndim; d++) desc.dim[d].size = rsh_value_shape(v)[d];
@@ -47,7 +48,7 @@ static rsh_status replicate(const rsh_value *v, rsh_comm *comm, rsh_sharded **ou
     return st;
 }
 
-/* rsh_reshard_into takes a destination that it may write to; a value's tag is const for its readers only. */
+/* rsh_reshard_into needs a destination that is not const; the sharded tensor of a value is const for readers only. */
 static rsh_sharded *writable(const rsh_value *v) { return (rsh_sharded *)(uintptr_t)rsh_value_sharded(v); }
 
 rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to) {
@@ -65,8 +66,8 @@ rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to) {
     return st;
 }
 
-/* A new value reads as the one that it is made like: the state of a DTensor is a DTensor. */
-static rsh_status read_alike(const rsh_value *v, rsh_value *made, rsh_value **out) {
+/* Gives a new value the kind of the original: the state of a DTensor is a DTensor. */
+static rsh_status set_same_kind(const rsh_value *v, rsh_value *made, rsh_value **out) {
     void *kind_data = NULL;
     const rsh_value_kind *kind = rsh_value_get_kind(v, &kind_data);
     rsh_status st = kind ? rsh_value_set_kind(made, kind, kind_data) : RSH_OK;
@@ -79,7 +80,7 @@ rsh_status rshn_share_value(const rsh_value *v, rsh_value **out) {
     rsh_value *made = NULL;
     if (rsh_value_sharded(v)) NN_TRY(rsh_value_share_sharded(rsh_value_sharded(v), false, &made));
     else NN_TRY(rsh_value_share_tensor(rsh_value_tensor(v), false, &made));
-    return read_alike(v, made, out);
+    return set_same_kind(v, made, out);
 }
 
 rsh_status rshn_zeros_like(const rsh_value *v, rsh_value **out) {
@@ -89,7 +90,7 @@ rsh_status rshn_zeros_like(const rsh_value *v, rsh_value **out) {
         NN_TRY(rsh_sharded_zeros(rsh_value_comm(v), rsh_value_layout(v), &s));
         rsh_status st = rsh_value_adopt_sharded(s, false, &made);
         if (st) rsh_sharded_free(s);
-        return st ? st : read_alike(v, made, out);
+        return st ? st : set_same_kind(v, made, out);
     }
     rsh_tensor *t = NULL;
     NN_TRY(rsh_tensor_zeros(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), &t));

@@ -1,4 +1,4 @@
-/* Own box: what a rank takes of a plain tensor that is the same on all ranks, on the same memory. */
+/* Own box: this rank's box of a plain tensor that is equal on all ranks, on the same memory. */
 #include "rule/rule.h"
 
 #include <reshard/math.h>
@@ -20,7 +20,7 @@ static rsh_status box_forward(rsh_grad_call *c) {
     return rsh_call_set_output(c, 0, box);
 }
 
-/* Zeros around the box. */
+/* The gradient is zero outside the box. */
 static rsh_status box_backward(rsh_grad_call *c) {
     const boxing *b = rsh_call_attrs(c);
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
@@ -52,7 +52,7 @@ rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_v
     for (int d = 0; d < b.ndim; d++) {
         rshi_own_range r;
         RSH_TRY(rshi_own_range_of(to, rank, d, &r));
-        RSH_REQUIRE(r.n < 2, RSH_EUNSUP, "a plain input must give each rank one contiguous range");
+        RSH_REQUIRE(r.n < 2, RSH_EUNSUP, "a plain input must be cut into one contiguous range per rank");
         b.whole[d] = rsh_value_shape(v)[d];
         b.at[d] = r.lo;
         b.size[d] = r.hi - r.lo;

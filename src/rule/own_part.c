@@ -1,25 +1,26 @@
-/* Own part: a replicated value that is cut, or counts once in a sum, without a move: every rank has what it needs.
+/* Own part: a replicated value that is cut, or that counts once in a sum, without a move, because every rank already
+ * has the elements.
  *
- * The gradient goes back in the layout that it has, and is brought to the source's where one is wanted. */
+ * Backward passes the gradient in the layout that it has; it is moved to the source's layout when that is needed. */
 #include "rule/rule.h"
 
 #include <reshard/math.h>
 
-/* ---- when is it enough to look at home? ---- */
+/* ---- is communication needed? ---- */
 
-static bool cuts(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
+static bool cuts_dim(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
 
-/* Axis a cuts dim d of what is there already; a later axis must not have cut it before. */
-static bool nests(int n, const rsh_place *from, int a, int dim) {
+/* Axis a cuts dim d of the current part.  This is possible only if no later axis cuts that dim. */
+static bool can_nest(int n, const rsh_place *from, int a, int dim) {
     for (int b = a + 1; b < n; b++)
-        if (cuts(&from[b], dim)) return false;
+        if (cuts_dim(&from[b], dim)) return false;
     return true;
 }
 
 bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to) {
     for (int a = 0; a < n; a++) {
         bool same = from[a].kind == to[a].kind && from[a].dim == to[a].dim && from[a].op == to[a].op;
-        bool cut = to[a].kind == RSH_PLACE_SHARD && nests(n, from, a, to[a].dim);
+        bool cut = to[a].kind == RSH_PLACE_SHARD && can_nest(n, from, a, to[a].dim);
         bool once = to[a].kind == RSH_PLACE_PARTIAL && to[a].op == RSH_OP_SUM;
         if (!same && (from[a].kind != RSH_PLACE_REPLICATE || !(cut || once))) return false;
     }
@@ -28,16 +29,16 @@ bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to) {
 
 /* ---- the op ---- */
 
-/* Where this rank's part begins; `of` has elements. */
-static rsh_status begins(const rsh_layout *l, const rsh_part *of, int rank, const int64_t *strides, int64_t sign,
-                         int64_t *offset) {
+/* Returns the offset of this rank's part; `of` is not empty. */
+static rsh_status part_offset(const rsh_layout *l, const rsh_part *of, int rank, const int64_t *strides, int64_t sign,
+                              int64_t *offset) {
     int64_t index[RSH_MAX_NDIM];
     RSH_TRY(rsh_layout_global_index(l, rank, 0, 0, index));
     for (int d = 0; d < of->ndim; d++) *offset += sign * index[d] * strides[d];
     return RSH_OK;
 }
 
-/* Ops take indices and targets dense. */
+/* Ops need dense indices and targets. */
 static rsh_status make_dense(rsh_tensor **t) {
     rsh_tensor *dense = NULL;
     rsh_dtype dtype = rsh_tensor_dtype(*t);
@@ -59,8 +60,8 @@ static rsh_status own_forward(rsh_grad_call *c) {
     int64_t offset = 0;
     int rank = rsh_comm_rank(rsh_value_comm(v));
     RSH_TRY(rsh_layout_part(to, rank, 0, &part));
-    if (part.count) RSH_TRY(begins(to, &part, rank, rsh_tensor_strides(t), 1, &offset));
-    if (part.count) RSH_TRY(begins(rsh_value_layout(v), &part, rank, rsh_tensor_strides(t), -1, &offset));
+    if (part.count) RSH_TRY(part_offset(to, &part, rank, rsh_tensor_strides(t), 1, &offset));
+    if (part.count) RSH_TRY(part_offset(rsh_value_layout(v), &part, rank, rsh_tensor_strides(t), -1, &offset));
     RSH_TRY(*counts ? rsh_tensor_view(t, offset, part.ndim, part.shape, rsh_tensor_strides(t), &out)
                     : rsh_tensor_zeros(rsh_tensor_dtype(t), part.ndim, part.shape, &out));
     rsh_status st = make_dense(&out);

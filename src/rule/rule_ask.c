@@ -1,9 +1,9 @@
-/* Rule question: the sizes of an op's inputs, and what its rule says about their dims and its calls. */
+/* Rule question: collects the sizes of an op's inputs, and asks its rule for dims and calls. */
 #include "rule/rule.h"
 
 #include <string.h>
 
-static void describe(const rsh_value *v, rsh_rule_tensor *t) {
+static void describe_input(const rsh_value *v, rsh_rule_tensor *t) {
     memset(t, 0, sizeof *t);
     memset(t->letter, RSH_DIM_WHOLE, sizeof t->letter);
     for (int d = 0; d < RSH_MAX_NDIM; d++) t->unit[d] = 1;
@@ -16,18 +16,17 @@ static void describe(const rsh_value *v, rsh_rule_tensor *t) {
 
 rsh_status rshi_rule_ask(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                          rshi_rule_question *q) {
-    RSH_REQUIRE(nin <= RSHI_RULE_MOST && nout <= RSHI_RULE_MOST, RSH_EUNSUP, "%s: at most %d values are supported",
-                op->name,
-                RSHI_RULE_MOST);
+    RSH_REQUIRE(nin <= RSHI_RULE_MOST && nout <= RSHI_RULE_MOST, RSH_EUNSUP,
+                "%s: at most %d inputs or outputs are supported", op->name, RSHI_RULE_MOST);
     q->op = op;
     q->naxes = 0;
     memset(q->placed, 0, sizeof q->placed);
     q->dims = (rsh_rule_dims){.attrs = attrs, .nin = nin, .nout = nout, .values = (const rsh_value *const *)in};
     q->dims.in = q->tensors;
     q->dims.out = q->tensors + nin;
-    for (int i = 0; i < nin; i++) describe(in[i], &q->dims.in[i]);
+    for (int i = 0; i < nin; i++) describe_input(in[i], &q->dims.in[i]);
     for (int i = 0; i < nout; i++) {
-        describe(NULL, &q->dims.out[i]);
+        describe_input(NULL, &q->dims.out[i]);
         q->dims.out[i].ndim = 0;
         q->dims.out[i].dtype = rsh_value_dtype(in[0]);
     }

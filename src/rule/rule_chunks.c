@@ -1,15 +1,15 @@
-/* Rule chunks: a view that splits or joins dims, and where the chunks of both sides end. */
+/* Rule chunks: checks for a view that splits or joins dims that chunks of both sides end at the same elements. */
 #include "rule/rule.h"
 
 #include <stdio.h>
 
-/* Equal elements, in indices of so many elements each. */
+/* Compares two ranges whose indices stand for `unit` and `other` elements. */
 static bool same_range(const rshi_own_range *a, int64_t unit, const rshi_own_range *b, int64_t other) {
     if (a->n > 1 || b->n > 1 || (a->hi - a->lo) * unit != (b->hi - b->lo) * other) return false;
     return a->lo == a->hi || a->lo * unit == b->lo * other;
 }
 
-/* Dim d of layout `in`, in indices of `unit` elements, against dim e of layout `out`, on every rank. */
+/* Compares dim d of layout `in` with dim e of layout `out`, on every rank. */
 static rsh_status compare_dims(const rsh_layout *in, int d, int64_t unit, const rsh_layout *out, int e, int64_t other,
                                bool *same) {
     for (int64_t i = 0; *same && i < rsh_layout_nranks(in); i++) {
@@ -29,7 +29,8 @@ static rsh_status check_pair(const rsh_rule_tensor *x, const rsh_layout *in, con
         if (e < 0 || x->unit[d] == y->unit[e]) continue;
         RSH_TRY(compare_dims(in, d, x->unit[d], out, e, y->unit[e], &same));
         if (same) continue;
-        snprintf(why, RSHI_WHY, "the chunks of dim %d, cut as dim %d of the result, would end elsewhere", d, e);
+        snprintf(why, RSHI_WHY, "the chunks of dim %d of the input and dim %d of the result end at different elements",
+                 d, e);
         return RSH_EUNSUP;
     }
     return RSH_OK;

@@ -1,10 +1,10 @@
-/* Sharded rule: ops on sharded tensors, by the rules that they have for DTensors.
+/* Sharded rule: applies ops to sharded tensors with the placement rules for DTensors.
  *
- * A sharded tensor has a layout on a mesh of ranks and no kind.  Its layout is read as placements, for which the
- * solver finds what follows; how a letter is cut (chunks, cyclic, explicit sizes) goes along beside it.  Inputs that
- * have a cut letter as a whole give each rank its range: replicated ones by a move inside the rank, plain ones, which
- * are the same on all ranks, by a view.  Gradients go back the same way, so of a plain input each rank gets the
- * gradient of its own part. */
+ * A sharded tensor has a layout on a mesh of ranks and no kind.  Its layout is converted to placements, which the
+ * solver processes; the cut of each letter (chunks, cyclic, explicit sizes) is tracked separately.  If an input is
+ * whole along a cut letter, each rank uses its range of it: a replicated input is cut within each rank, and a plain
+ * input, which must be equal on all ranks, is a view.  Backward is the same, so each rank gets the gradient of its own
+ * part of a plain input. */
 #include "rule/rule.h"
 
 #include <stdio.h>
@@ -18,23 +18,23 @@ typedef struct matching {
     rshi_rule_question q;
     rshi_outcome o;
     rsh_comm *comm;
-    const rsh_layout_desc *mesh; /* of a distributed input: axes and ranks */
+    const rsh_layout_desc *mesh; /* axes and ranks of a distributed input */
     const rsh_cut *cut[LETTERS]; /* borrowed from a layout; NULL: the letter is not cut */
-    rsh_layout *in[RSHI_RULE_MOST]; /* what each input is brought to; NULL: nothing is cut that was not */
+    rsh_layout *in[RSHI_RULE_MOST]; /* layout to move each input to; NULL: no change */
     rsh_layout *out[RSHI_RULE_MOST];
 } matching;
 
-static rsh_status refuse(const matching *m, const char *why) {
+static rsh_status fail_unsupported(const matching *m, const char *why) {
     return rshi_fail(RSH_EUNSUP, "%s of sharded tensors: %s", m->q.op->name, why);
 }
 
-/* ---- is it a case for a rule? ---- */
+/* ---- does the rule apply? ---- */
 
 static bool is_pointwise(const rsh_grad_op *op) { return op->layouts == rsh_grad_same_layout; }
 
 static bool is_number(const rsh_value *v) { return rsh_tensor_count(rsh_value_tensor(v)) == 1; }
 
-/* Equal layouts, and plain values of one element: any layout will do. */
+/* Returns whether all layouts are equal and plain values have one element, so that any layout is supported. */
 static bool is_alike(int nin, rsh_value *const *in) {
     const rsh_layout *first = NULL;
     for (int i = 0; i < nin; i++) {
@@ -46,7 +46,7 @@ static bool is_alike(int nin, rsh_value *const *in) {
     return true;
 }
 
-static bool is_case(const rsh_grad_op *op, int nin, rsh_value *const *in) {
+static bool rule_applies(const rsh_grad_op *op, int nin, rsh_value *const *in) {
     bool sharded = false;
     for (int i = 0; i < nin; i++) {
         if (!in[i] || !rsh_value_sharded(in[i])) continue;
@@ -56,7 +56,7 @@ static bool is_case(const rsh_grad_op *op, int nin, rsh_value *const *in) {
     return sharded && op->placements && !(is_pointwise(op) && is_alike(nin, in));
 }
 
-/* ---- the mesh, and what it cuts ---- */
+/* ---- the mesh and its cuts ---- */
 
 static int64_t positions(const rsh_layout_desc *l) {
     int64_t n = 1;
@@ -85,38 +85,38 @@ static bool same_cut(const rsh_cut *a, const rsh_cut *b) {
 
 static rsh_status note_dim(matching *m, int i, int d, const rsh_dim *dim) {
     int letter = m->q.dims.in[i].letter[d];
-    if (dim->nsegments) return refuse(m, "dims with segments are not supported");
+    if (dim->nsegments) return fail_unsupported(m, "dims with segments are not supported");
     for (int k = 0; k < dim->cut.naxes; k++) m->o.in[i][dim->cut.axes[k]] = rsh_place_shard(d);
-    if (!dim->cut.naxes || letter < 0) return RSH_OK; /* the solver refuses a cut without a letter */
+    if (!dim->cut.naxes || letter < 0) return RSH_OK; /* the solver rejects a cut without a letter */
     const rsh_cut **cut = &m->cut[letter];
-    if (*cut && !same_cut(*cut, &dim->cut)) return refuse(m, "dims that must match are cut differently");
+    if (*cut && !same_cut(*cut, &dim->cut)) return fail_unsupported(m, "dims that must match are cut differently");
     *cut = &dim->cut;
     return RSH_OK;
 }
 
 static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     const rsh_layout_desc *l = rsh_layout_describe(rsh_value_layout(v));
-    if (l->is_boxes || l->flat.naxes) return refuse(m, "the layout must give each rank of a mesh one part");
-    if (l->op) return refuse(m, "inputs must not be partial");
-    RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE,
-                "%s: sharded tensors use different comms", m->q.op->name);
-    if (m->mesh && !same_mesh(m->mesh, l)) return refuse(m, "their ranks differ");
+    if (l->is_boxes || l->flat.naxes) return fail_unsupported(m, "the layout must give each rank of a mesh one part");
+    if (l->op) return fail_unsupported(m, "inputs must not be partial");
+    RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE, "%s: sharded tensors must have the same comm",
+                m->q.op->name);
+    if (m->mesh && !same_mesh(m->mesh, l)) return fail_unsupported(m, "their meshes have different ranks");
     m->mesh = l;
     m->comm = rsh_value_comm(v);
     for (int d = 0; d < l->ndim; d++) RSH_TRY(note_dim(m, i, d, &l->dim[d]));
     return RSH_OK;
 }
 
-/* A range of a letter would be cut where the letter is, and not into chunks. */
+/* A range of a cut letter would be cut like the letter, and not into chunks. */
 static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *t) {
     for (int i = 0; i < n; i++)
         for (int d = 0; d < t[i].ndim; d++)
             RSH_REQUIRE(!t[i].of[d] || t[i].letter[d] < 0 || !m->cut[(int)t[i].letter[d]], RSH_EUNSUP,
-                        "%s of sharded tensors: dim %d is cut", m->q.op->name, d);
+                        "%s of sharded tensors: dim %d must not be cut", m->q.op->name, d);
     return RSH_OK;
 }
 
-/* All that is not cut is replicated: zeroed placements say so. */
+/* Dims that are not cut are replicated, which zeroed placements mean. */
 static rsh_status read_inputs(matching *m, rsh_value *const *in) {
     for (int i = 0; i < m->q.dims.nin; i++) {
         m->q.placed[i] = in[i] != NULL;
@@ -128,9 +128,9 @@ static rsh_status read_inputs(matching *m, rsh_value *const *in) {
     return check_ranges(m, m->q.dims.nout, m->q.dims.out);
 }
 
-/* ---- layouts that follow ---- */
+/* ---- resulting layouts ---- */
 
-static rsh_status lay_out(const matching *m, const rsh_place *places, const rsh_rule_tensor *t, rsh_layout **out) {
+static rsh_status layout_for(const matching *m, const rsh_place *places, const rsh_rule_tensor *t, rsh_layout **out) {
     rsh_layout_desc l = *m->mesh;
     l.dtype = t->dtype;
     l.ndim = t->ndim;
@@ -147,14 +147,14 @@ static bool is_partial(const matching *m, const rsh_place *places) {
     return false;
 }
 
-static rsh_status lay_out_all(matching *m) {
+static rsh_status layouts_for_all(matching *m) {
     for (int i = 0; i < m->q.dims.nout; i++) {
-        if (is_partial(m, m->o.out[i])) return refuse(m, "the result would be a sum over a cut dim");
-        RSH_TRY(lay_out(m, m->o.out[i], &m->q.dims.out[i], &m->out[i]));
+        if (is_partial(m, m->o.out[i])) return fail_unsupported(m, "the result would be a sum over a cut dim");
+        RSH_TRY(layout_for(m, m->o.out[i], &m->q.dims.out[i], &m->out[i]));
     }
     for (int i = 0; i < m->q.dims.nin; i++)
         if (m->q.placed[i] && !rsh_places_equal(0, m->q.naxes, m->o.was[i], m->o.in[i]))
-            RSH_TRY(lay_out(m, m->o.in[i], &m->q.dims.in[i], &m->in[i]));
+            RSH_TRY(layout_for(m, m->o.in[i], &m->q.dims.in[i], &m->in[i]));
     return RSH_OK;
 }
 
@@ -164,22 +164,22 @@ static rsh_status check_chunks(const matching *m, rsh_value *const *in, char why
     return rshi_rule_check_chunks(&m->q, brought, (const rsh_layout *const *)m->out, why);
 }
 
-/* An op that makes collective calls needs all ranks: those without a part cannot take part. */
+/* If an op makes collective calls, all ranks must participate, so every rank must have a part. */
 static rsh_status check_ranks(const matching *m) {
     for (int letter = 0; letter < LETTERS; letter++)
         if (m->cut[letter] && (m->q.dims.own >> letter & 1) && positions(m->mesh) != rsh_comm_size(m->comm))
-            return refuse(m, "every rank of the comm must have a part");
+            return fail_unsupported(m, "every rank of the comm must have a part");
     return RSH_OK;
 }
 
-static rsh_status work_out(matching *m, rsh_value *const *in) {
+static rsh_status find_layouts(matching *m, rsh_value *const *in) {
     char why[RSHI_WHY] = "";
     RSH_TRY(read_inputs(m, in));
     RSH_TRY(check_ranks(m));
     rsh_status st = rshi_rule_solve(&m->q, &m->o, why);
-    if (!st) st = lay_out_all(m);
+    if (!st) st = layouts_for_all(m);
     if (!st) st = check_chunks(m, in, why);
-    return st && *why ? refuse(m, why) : st;
+    return st && *why ? fail_unsupported(m, why) : st;
 }
 
 /* ---- inputs ---- */
@@ -193,7 +193,7 @@ static rsh_status check_plain(const matching *m, const rsh_value *v) {
     return RSH_OK;
 }
 
-static rsh_status bring(const matching *m, int i, rsh_value *v, rsh_value **out) {
+static rsh_status move_input(const matching *m, int i, rsh_value *v, rsh_value **out) {
     int rank = rsh_comm_rank(m->comm);
     if (v && !rsh_value_sharded(v)) RSH_TRY(check_plain(m, v));
     if (m->in[i] && rsh_value_sharded(v)) return rsh_value_reshard(v, m->in[i], RSH_DERIVATIVE_ADJOINT, NULL, out);
@@ -204,22 +204,22 @@ static rsh_status bring(const matching *m, int i, rsh_value *v, rsh_value **out)
 
 /* ---- applying ---- */
 
-static bool moves(const matching *m, int i, const rsh_value *v) {
+static bool input_moves(const matching *m, int i, const rsh_value *v) {
     return v && rsh_value_sharded(v) && !rsh_places_equal(0, m->q.naxes, m->o.was[i], m->o.in[i]);
 }
 
-/* Do ranks meet after input i: to move another one, or in the op? */
-static bool meet_after(const matching *m, int i, rsh_value *const *in) {
+/* Returns whether ranks communicate after input i: to move another input, or in the op. */
+static bool communicates_after(const matching *m, int i, rsh_value *const *in) {
     bool meet = rshi_rule_calls(&m->q, &m->o);
-    while (++i < m->q.dims.nin) meet |= moves(m, i, in[i]);
+    while (++i < m->q.dims.nin) meet |= input_moves(m, i, in[i]);
     return meet;
 }
 
-static rsh_status bring_all(const matching *m, rsh_value *const *in, rsh_value **brought) {
+static rsh_status move_inputs(const matching *m, rsh_value *const *in, rsh_value **brought) {
     uint64_t calls = m->comm->calls;
     for (int i = 0; i < m->q.dims.nin; i++) {
-        rsh_status st = bring(m, i, in[i], &brought[i]);
-        if (st) return meet_after(m, i, in) ? rshi_comm_tell(m->comm, calls, st) : st;
+        rsh_status st = move_input(m, i, in[i], &brought[i]);
+        if (st) return communicates_after(m, i, in) ? rshi_comm_tell(m->comm, calls, st) : st;
     }
     return RSH_OK;
 }
@@ -228,34 +228,35 @@ static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *co
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .comm = m->comm, .out = (const rsh_layout *const *)m->out};
     uint64_t calls = m->comm->calls;
     rsh_status st = rsh_grad_apply_with(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
-    bool in_op = rshi_rule_calls(&m->q, &m->o) && m->comm->calls == calls; /* others are, this rank has not been */
+    bool in_op = rshi_rule_calls(&m->q, &m->o) &&
+                 m->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
     return in_op ? rshi_comm_tell(m->comm, calls, st) : st;
 }
 
-static rsh_status run(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
+static rsh_status apply_rule(const matching *m, const void *attrs, rsh_value *const *in, rsh_value **out) {
     rsh_value *brought[RSHI_RULE_MOST] = {0};
-    rsh_status st = bring_all(m, in, brought);
+    rsh_status st = move_inputs(m, in, brought);
     if (!st) st = apply_here(m, attrs, brought, out);
     for (int i = 0; i < m->q.dims.nin; i++) rsh_value_free(brought[i]);
     return st;
 }
 
-/* This rank had no memory to find out what moves: asked on the stack. */
-static bool others_meet(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
-                        rsh_comm **comm) {
+/* Finds out on the stack what would move, if this rank has no memory for the normal way. */
+static bool others_communicate(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
+                               rsh_comm **comm) {
     matching m;
     char why[RSHI_WHY];
     memset(&m, 0, sizeof m);
     if (rshi_rule_ask(op, attrs, nin, in, nout, &m.q) || read_inputs(&m, in) || check_ranks(&m)) return false;
     *comm = m.comm;
-    return !rshi_rule_solve(&m.q, &m.o, why) && meet_after(&m, -1, in);
+    return !rshi_rule_solve(&m.q, &m.o, why) && communicates_after(&m, -1, in);
 }
 
-static rsh_status tell_of_shortage(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout) {
+static rsh_status tell_no_memory(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout) {
     char detail[RSHI_DETAIL_BYTES];
     rsh_comm *comm = NULL;
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
-    bool meet = others_meet(op, attrs, nin, in, nout, &comm);
+    bool meet = others_communicate(op, attrs, nin, in, nout, &comm);
     rshi_set_detail(detail);
     return meet ? rsh_comm_agree(comm, RSH_ENOMEM) : RSH_ENOMEM;
 }
@@ -270,13 +271,15 @@ static void free_matching(matching *m) {
 
 rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                           rsh_value **out) {
-    bool wrong = !op || !in || !out || nout < 1; /* which rsh_grad_apply says */
-    if (wrong || !is_case(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
+    bool wrong = !op || !in || !out || nout < 1; /* rsh_grad_apply reports these errors */
+    if (wrong || !rule_applies(op, nin, in)) return rsh_grad_apply(op, attrs, nin, in, nout, out);
     matching *m = RSHI_NEW(matching);
     rsh_status st = m ? rshi_rule_ask(op, attrs, nin, in, nout, &m->q) : rshi_nomem();
-    if (!st) st = work_out(m, in);
-    if (!st) st = run(m, attrs, in, out);
-    else if (st == RSH_ENOMEM) st = tell_of_shortage(op, attrs, nin, in, nout);
+    if (!st) st = find_layouts(m, in);
+    if (!st)
+        st = apply_rule(m, attrs, in, out);
+    else if (st == RSH_ENOMEM)
+        st = tell_no_memory(op, attrs, nin, in, nout);
     if (m) free_matching(m);
     return st;
 }

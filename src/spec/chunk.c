@@ -1,8 +1,8 @@
-/* Chunk: how many elements of a dim each of several owners gets, and where they begin. */
+/* Chunk: sizes and offsets of the chunks of a dim. */
 #include "spec/spec.h"
 
 rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
-    RSH_REQUIRE(out, RSH_EVALUE, "rsh_chunk_split_size: out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_chunk_split: out is NULL");
     RSH_REQUIRE(chunks >= 1, RSH_EVALUE, "cannot split %lld elements into %lld chunks: at least one chunk is required",
                 (long long)n,
                 (long long)chunks);
@@ -11,7 +11,7 @@ rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
     return RSH_OK;
 }
 
-/* A product beyond 2^63 lies beyond n as well. */
+/* If the product exceeds 2^63, the offset is beyond n as well. */
 int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c) {
     int64_t at;
     return rshi_mul(s, c, &at) ? rshi_min(at, n) : n;

@@ -1,5 +1,5 @@
-/* Coverage: do boxes that do not overlap make up a whole tensor?  They do if none reaches outside and their volumes add
- * up to the tensor's. */
+/* Coverage: checks that boxes that do not overlap cover a whole tensor.  They do if none exceeds the tensor and their
+ * volumes add up to that of the tensor. */
 #include "spec/spec.h"
 
 static rsh_status check_inside(int64_t i, const rsh_shard_meta *m, int ndim, const int64_t *size) {
@@ -19,7 +19,7 @@ static rsh_status check_inside(int64_t i, const rsh_shard_meta *m, int ndim, con
 rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim, const int64_t *size) {
     int64_t volume = 0, whole;
     RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
-                shards ? "" : " at NULL");
+                shards ? "" : " (NULL)");
     RSH_TRY(rshi_size_check(ndim, size));
     RSH_REQUIRE(rshi_product(ndim, size, &whole), RSH_EVALUE, "tensor has more than 2^63 elements");
     for (int64_t i = 0; i < n; i++) {

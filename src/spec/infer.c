@@ -1,7 +1,7 @@
-/* Infer: is a list of shards what chunks along one dim give?
+/* Infer: finds out whether a list of shards are chunks along one dim.
  *
- * Along that dim the shards, by rising offset, must have exactly the offsets and sizes of as many chunks; along the
- * others they all begin at 0 and have one size.  Chunks at the end may be empty. */
+ * Sorted by offset along that dim, the shards must have exactly the offsets and sizes of chunks.  Along the other dims
+ * they all begin at 0 and have the same size.  Chunks at the end may be empty. */
 #include "spec/impl.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ bool rshi_chunks_match(int64_t n, const rsh_shard_meta *shards, const int64_t *o
     return true;
 }
 
-/* The only dim along which shards begin elsewhere than at 0; -1: there is none, or more than one, or a shard has no
+/* Returns the only dim along which some shard has a nonzero offset; -1: none, or several, or a shard has no
  * placement. */
 static int find_dim(int64_t n, const rsh_shard_meta *shards) {
     int dim = -1;
@@ -55,7 +55,7 @@ static int find_dim(int64_t n, const rsh_shard_meta *shards) {
     return dim;
 }
 
-/* The size of the tensor that the shards would be chunks of; false if it has more than 2^63 elements along dim. */
+/* Computes the size of the tensor whose chunks the shards would be; false if dim would exceed 2^63 elements. */
 static bool find_size(int64_t n, const rsh_shard_meta *shards, int dim, int64_t *size) {
     memcpy(size, shards->sizes, sizeof shards->sizes);
     size[dim] = 0;
@@ -75,11 +75,11 @@ static rsh_status make_chunk(int64_t n, const rsh_shard_meta *shards, const int6
 
 static rsh_status check_list(int64_t n, const rsh_shard_meta *shards) {
     RSH_REQUIRE(n >= 1 && shards, RSH_EVALUE, "cannot infer a spec from %lld shards%s", (long long)n,
-                n >= 1 ? " at NULL" : ": at least one is required");
+                n >= 1 ? " (NULL)" : ": at least one is required");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
         RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE,
-                    "shards must have equally many dims: shard %lld has %d, shard 0 has %d", (long long)i,
+                    "shards must have the same number of dims: shard %lld has %d, shard 0 has %d", (long long)i,
                     shards[i].ndim, shards->ndim);
     }
     return RSH_OK;

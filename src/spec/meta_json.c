@@ -1,7 +1,7 @@
-/* Meta JSON: the metadata of a tensor as text that other programs can read, and back.
+/* Meta JSON: writes the metadata of a tensor as JSON that other programs can read, and reads it back.
  *
- * Every number is an integer and is written and read exactly.  The text is written piece by piece, so that a long list
- * of shards needs no memory; names of dtypes, devices and workers have no characters that JSON would escape. */
+ * All numbers are integers and are exact.  The text is written in pieces, so that a long list of shards needs no
+ * memory.  Names of dtypes, devices and workers contain no characters that JSON must escape. */
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static rsh_status save_numbers(const rsh_sink *sink, const char *key, int n, con
 }
 
 static rsh_status save_props(const rsh_sink *sink, const rsh_tensor_props *p) {
-    RSH_REQUIRE(is_memory_format(p->memory_format), RSH_ERUNTIME, "%d is not a memory format", (int)p->memory_format);
+    RSH_REQUIRE(is_memory_format(p->memory_format), RSH_ERUNTIME, "unknown memory format %d", (int)p->memory_format);
     return rshi_sink_format(sink,
                             "  \"dtype\": \"%s\",\n  \"layout\": \"%s\",\n  \"requires_grad\": %s,\n  "
                             "\"memory_format\": %d,\n  \"pin_memory\": %s,\n",
@@ -45,7 +45,7 @@ static rsh_status save_shard(const rsh_sink *sink, const rsh_shard_meta *m) {
 rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink) {
     RSH_REQUIRE(m && sink && sink->write, RSH_EVALUE, "cannot save metadata: %s is NULL",
                 m ? "sink" : "metadata");
-    RSH_REQUIRE(is_memory_format(m->props.memory_format), RSH_ERUNTIME, "%d is not a memory format",
+    RSH_REQUIRE(is_memory_format(m->props.memory_format), RSH_ERUNTIME, "unknown memory format %d",
                 (int)m->props.memory_format);
     RSH_TRY(rshi_sink_format(sink, "{\n  \"version\": %d,\n  ", VERSION));
     RSH_TRY(save_numbers(sink, "size", m->ndim, m->size));
@@ -61,7 +61,7 @@ rsh_status rsh_tensor_meta_save(const rsh_tensor_meta *m, const rsh_sink *sink) 
 
 /* ---- reading ---- */
 
-static rsh_status find(const json_t *o, const char *key, const json_t **out) {
+static rsh_status find_key(const json_t *o, const char *key, const json_t **out) {
     *out = json_object_get(o, key);
     RSH_REQUIRE(*out, RSH_ERUNTIME, "metadata: \"%s\" is missing", key);
     return RSH_OK;
@@ -69,7 +69,7 @@ static rsh_status find(const json_t *o, const char *key, const json_t **out) {
 
 static rsh_status load_integer(const json_t *o, const char *key, int64_t *out) {
     const json_t *x = NULL;
-    RSH_TRY(find(o, key, &x));
+    RSH_TRY(find_key(o, key, &x));
     RSH_REQUIRE(json_is_integer(x), RSH_ERUNTIME, "metadata: \"%s\" must be an integer", key);
     *out = json_integer_value(x);
     return RSH_OK;
@@ -77,7 +77,7 @@ static rsh_status load_integer(const json_t *o, const char *key, int64_t *out) {
 
 static rsh_status load_flag(const json_t *o, const char *key, bool *out) {
     const json_t *x = NULL;
-    RSH_TRY(find(o, key, &x));
+    RSH_TRY(find_key(o, key, &x));
     RSH_REQUIRE(json_is_boolean(x), RSH_ERUNTIME, "metadata: \"%s\" must be true or false", key);
     *out = json_is_true(x);
     return RSH_OK;
@@ -85,7 +85,7 @@ static rsh_status load_flag(const json_t *o, const char *key, bool *out) {
 
 static rsh_status load_text(const json_t *o, const char *key, const char **out) {
     const json_t *x = NULL;
-    RSH_TRY(find(o, key, &x));
+    RSH_TRY(find_key(o, key, &x));
     RSH_REQUIRE(json_is_string(x) && strlen(json_string_value(x)) == json_string_length(x), RSH_ERUNTIME,
                 "metadata: \"%s\" must be a string", key);
     *out = json_string_value(x);
@@ -94,7 +94,7 @@ static rsh_status load_text(const json_t *o, const char *key, const char **out) 
 
 static rsh_status load_numbers(const json_t *o, const char *key, int *n, int64_t *numbers) {
     const json_t *list = NULL;
-    RSH_TRY(find(o, key, &list));
+    RSH_TRY(find_key(o, key, &list));
     RSH_REQUIRE(json_is_array(list) && json_array_size(list) <= RSH_MAX_NDIM, RSH_ERUNTIME,
                 "metadata: \"%s\" must be a list of at most %d numbers", key, RSH_MAX_NDIM);
     *n = (int)json_array_size(list);
@@ -111,16 +111,15 @@ static rsh_status load_props(const json_t *o, rsh_tensor_props *p) {
     const char *dtype = NULL, *layout = NULL;
     int64_t format = 0;
     RSH_TRY(load_text(o, "dtype", &dtype));
-    RSH_REQUIRE(!rsh_dtype_parse(dtype, strlen(dtype), &p->dtype), RSH_ERUNTIME, "metadata: \"%.40s\" is not a dtype",
+    RSH_REQUIRE(!rsh_dtype_parse(dtype, strlen(dtype), &p->dtype), RSH_ERUNTIME, "metadata: unknown dtype \"%.40s\"",
                 dtype);
     RSH_TRY(load_text(o, "layout", &layout));
     p->layout = strcmp(layout, layout_name[RSH_STRIDED]) ? RSH_SPARSE : RSH_STRIDED;
     RSH_REQUIRE(!strcmp(layout, layout_name[p->layout]), RSH_ERUNTIME,
-                "metadata: \"%.40s\" is not a storage layout; expected \"strided\" or \"sparse\"",
-                layout);
+                "metadata: unknown storage layout \"%.40s\"; expected \"strided\" or \"sparse\"", layout);
     RSH_TRY(load_flag(o, "requires_grad", &p->requires_grad));
     RSH_TRY(load_integer(o, "memory_format", &format));
-    RSH_REQUIRE(is_memory_format(format), RSH_ERUNTIME, "metadata: %lld is not a memory format", (long long)format);
+    RSH_REQUIRE(is_memory_format(format), RSH_ERUNTIME, "metadata: unknown memory format %lld", (long long)format);
     p->memory_format = (rsh_memory_format)format;
     return load_flag(o, "pin_memory", &p->pin_memory);
 }
@@ -133,7 +132,7 @@ static rsh_status load_shard(const json_t *o, rsh_shard_meta *out) {
     RSH_REQUIRE(json_is_object(o), RSH_ERUNTIME, "metadata: every shard must be a JSON object");
     RSH_TRY(load_numbers(o, "offsets", &noffsets, offsets));
     RSH_TRY(load_numbers(o, "sizes", &nsizes, sizes));
-    RSH_TRY(find(o, "placement", &placement));
+    RSH_TRY(find_key(o, "placement", &placement));
     if (!json_is_null(placement)) RSH_TRY(load_text(o, "placement", &text));
     rsh_status st = rsh_shard_meta_make(noffsets, offsets, nsizes, sizes, text, out);
     return st ? rshi_fail(RSH_ERUNTIME, "metadata: %s", rsh_error_detail()) : RSH_OK;
@@ -155,7 +154,7 @@ static rsh_status load_meta(const json_t *o, rsh_tensor_meta **out) {
                 (long long)version, VERSION);
     RSH_TRY(load_numbers(o, "size", &ndim, size));
     RSH_TRY(load_props(o, &props));
-    RSH_TRY(find(o, "shards", &list));
+    RSH_TRY(find_key(o, "shards", &list));
     RSH_REQUIRE(json_is_array(list), RSH_ERUNTIME, "metadata: \"shards\" must be a list");
     rsh_shard_meta *shards = rshi_calloc(json_array_size(list), sizeof *shards);
     if (!shards) return rshi_nomem();

@@ -1,33 +1,33 @@
-/* Overlap: do two of many boxes hold a common element?
+/* Overlap: finds out whether any two of many boxes share an element.
  *
- * Two boxes overlap if along every dim one of them holds the other's first index.  Take one list of boxes as spans and
- * one as points (their first index along a dim) inside a window of that dim.  Spans that cover the whole window hold
- * every point in it, so for them and the points only the dims that remain count, with either list as spans there.  The
- * other spans are followed into the two halves of the window, cut at a median of the points.  Along the last dim a span
- * that holds a point is an overlap, and the search ends. (Zomorodian and Edelsbrunner's streamed segment trees, stopped
- * at the first hit.)
+ * Two boxes overlap if along every dim one of them contains the first index of the other.  The search treats one list
+ * of boxes as spans, and one as points (their first index along a dim), inside a window of that dim.  Spans that cover
+ * the whole window contain every point in it, so for them only the remaining dims matter, where either list may be the
+ * spans.  The other spans are followed into the two halves of the window, which is cut at a median of the points.
+ * Along the last dim a span that contains a point is an overlap, and the search ends.  (These are the streamed segment
+ * trees of Zomorodian and Edelsbrunner, stopped at the first hit.)
  *
- * Cost: n log^k n at worst, where k dims have boxes that differ, and a sort of n along one dim if neighbours are cut
- * along that dim alone; two lists of n numbers, which are only ever rearranged. */
+ * Cost: at worst n log^k n if boxes differ in k dims, and one sort of n if neighbours are cut along one dim only.
+ * Memory: two lists of n numbers, which are only reordered. */
 #include "spec/spec.h"
 
 #include <stdlib.h>
 
-enum { FEW = 12 }; /* a list this short is compared with all of the other */
+enum { FEW = 12 }; /* a list with at most this length is compared pair by pair */
 
-/* First index and end of a box along one of the dims that count. */
+/* First index and end of a box along one of the relevant dims. */
 typedef struct edge {
     int64_t lo, hi;
 } edge;
 
 typedef struct search {
     const rsh_shard_meta *shards;
-    int k;       /* dims along which boxes differ; the last is looked at first */
-    edge *edges; /* k for each shard: close together, since the search looks at nothing else */
+    int k;        /* number of dims along which boxes differ; the last is searched first */
+    edge *edges;  /* k for each shard, contiguous because the search uses nothing else */
     int64_t a, b; /* the pair that was found */
 } search;
 
-/* Numbers of shards; the list of one call is rearranged by it, never changed. */
+/* Numbers of shards.  A call may reorder its list but does not change the content. */
 typedef struct list {
     int64_t *at, n;
 } list;
@@ -42,7 +42,7 @@ static bool overlap(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     return true;
 }
 
-static bool found(search *s, int64_t a, int64_t b) {
+static bool record_pair(search *s, int64_t a, int64_t b) {
     const edge *x = &s->edges[a * s->k], *y = &s->edges[b * s->k];
     if (a == b) return false;
     for (int i = 0; i < s->k; i++)
@@ -55,7 +55,7 @@ static bool found(search *s, int64_t a, int64_t b) {
 static bool search_pairs(search *s, list spans, list points) {
     for (int64_t i = 0; i < spans.n; i++)
         for (int64_t j = 0; j < points.n; j++)
-            if (found(s, spans.at[i], points.at[j])) return true;
+            if (record_pair(s, spans.at[i], points.at[j])) return true;
     return false;
 }
 
@@ -67,9 +67,9 @@ static int by_begin(const void *x, const void *y, void *ctx) {
     return a < b ? -1 : a > b;
 }
 
-/* A point is held by a span that began before it if it is held by the one that reaches furthest; that may be the
- * point's own box, so two are kept. */
-static bool scan(search *s, list spans, list points) {
+/* If a point is inside any span that began before it, it is inside the one that extends furthest.  That may be the
+ * point's own box, so the two furthest are kept. */
+static bool scan_last_dim(search *s, list spans, list points) {
     int64_t far[2] = {-1, -1}, i = 0;
     qsort_r(spans.at, (size_t)spans.n, sizeof *spans.at, by_begin, s);
     qsort_r(points.at, (size_t)points.n, sizeof *points.at, by_begin, s);
@@ -81,7 +81,7 @@ static bool scan(search *s, list spans, list points) {
                 far[1] = spans.at[i];
         }
         for (int k = 0; k < 2; k++)
-            if (far[k] >= 0 && found(s, far[k], points.at[j])) return true;
+            if (far[k] >= 0 && record_pair(s, far[k], points.at[j])) return true;
     }
     return false;
 }
@@ -94,7 +94,7 @@ static void swap(int64_t *a, int64_t *b) {
     *b = t;
 }
 
-/* To the front: spans that hold the whole window (`whole`), or any index of it.  Returns how many they are. */
+/* Moves spans that contain the whole window (`whole`), or any index of it, to the front, and returns their number. */
 static int64_t gather_spans(const search *s, list spans, int level, edge w, bool whole) {
     int64_t n = 0;
     for (int64_t i = 0; i < spans.n; i++) {
@@ -111,7 +111,7 @@ static int64_t gather_points(const search *s, list points, int level, int64_t be
     return n;
 }
 
-/* The narrowest window that holds all points. */
+/* Returns the smallest window that contains all points. */
 static edge window_of(const search *s, list points, int level) {
     edge w = {INT64_MAX, 0};
     for (int64_t i = 0; i < points.n; i++) {
@@ -122,8 +122,7 @@ static edge window_of(const search *s, list points, int level) {
     return w;
 }
 
-/* Where to cut a window with points at both of its ends: the median of a sample, but so that both halves have points.
- */
+/* Returns where to cut a window: the median of a sample, chosen so that both halves have points. */
 static int64_t cut_of(const search *s, list points, int level, edge w) {
     int64_t sample[31], n = rshi_min(points.n, 31);
     for (int64_t i = 0; i < n; i++) sample[i] = begin_of(s, points.at[i * (points.n / n)], level);
@@ -131,15 +130,15 @@ static int64_t cut_of(const search *s, list points, int level, edge w) {
     return rshi_max(sample[n / 2], w.lo + 1);
 }
 
-/* Spans and points overlap along all dims from `level` + 1 on; is there a pair that does so along the rest? */
+/* Spans and points overlap along all dims from `level` + 1 on; searches for a pair that overlaps in the other dims. */
 static bool search_level(search *s, list spans, list points, int level) {
     if (!spans.n || !points.n) return false;
     if (rshi_min(spans.n, points.n) <= FEW) return search_pairs(s, spans, points);
-    if (!level) return scan(s, spans, points);
+    if (!level) return scan_last_dim(s, spans, points);
     edge w = window_of(s, points, level);
     list whole = {spans.at, gather_spans(s, spans, level, w, true)}, rest = {spans.at + whole.n, spans.n - whole.n};
     if (search_level(s, whole, points, level - 1) || search_level(s, points, whole, level - 1)) return true;
-    if (w.hi - w.lo == 1) return false; /* the rest holds none of the points */
+    if (w.hi - w.lo == 1) return false; /* the remaining spans contain no point */
     int64_t cut = cut_of(s, points, level, w), n = gather_points(s, points, level, cut);
     list left = {points.at, n}, right = {points.at + n, points.n - n};
     rest.n = gather_spans(s, rest, level, (edge){w.lo, w.hi}, false);
@@ -151,10 +150,9 @@ static bool search_level(search *s, list spans, list points, int level) {
     return search_level(s, rest, right, level);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole search ---- */
 
-/* Do all shards reach from the same index to the same index along d?  Then that dim says nothing; empty ones do not
- * count. */
+/* Returns whether all nonempty shards have the same range along d, so that the dim is irrelevant. */
 static bool all_agree(int64_t n, const rsh_shard_meta *shards, int d) {
     const rsh_shard_meta *first = NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -165,7 +163,7 @@ static bool all_agree(int64_t n, const rsh_shard_meta *shards, int d) {
     return true;
 }
 
-/* How large boxes are along a dim, on the whole: 1 if each reaches from end to end. */
+/* Returns the average extent of boxes along a dim; 1 if each covers the whole dim. */
 static double share_of(int64_t n, const rsh_shard_meta *shards, int d) {
     double sum = 0, end = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -176,7 +174,7 @@ static double share_of(int64_t n, const rsh_shard_meta *shards, int d) {
     return sum / (end * (double)n);
 }
 
-/* Dims that count, the one with the smallest boxes last: the search begins there and is soon among few. */
+/* Selects the relevant dims, the one with the smallest boxes last, so that the search quickly narrows down. */
 static int choose_dims(int64_t n, const rsh_shard_meta *shards, int *dim) {
     double share[RSH_MAX_NDIM];
     int k = 0;
@@ -204,7 +202,7 @@ static rsh_status list_edges(search *s, int64_t n) {
     return RSH_OK;
 }
 
-/* Numbers of the shards from `first` to n-1 that have elements. */
+/* Lists the nonempty shards from `first` to n-1. */
 static list list_full(const search *s, int64_t first, int64_t n, int64_t *room) {
     list l = {room, 0};
     for (int64_t i = first; i < n; i++)
@@ -212,17 +210,17 @@ static list list_full(const search *s, int64_t first, int64_t n, int64_t *room) 
     return l;
 }
 
-/* Of the shards 0 to n-1, does one from `first` on overlap any other?  `room` has space for 2n numbers. */
+/* Returns whether a shard from `first` to n-1 overlaps any of the shards 0 to n-1.  `room` has space for 2n numbers. */
 static bool search_from(search *s, int64_t first, int64_t n, int64_t *room) {
     list all = list_full(s, 0, n, room), some = list_full(s, first, n, room + n);
-    if (!s->k) return all.n > 1 && found(s, all.at[0], all.at[1]);
+    if (!s->k) return all.n > 1 && record_pair(s, all.at[0], all.at[1]);
     return search_level(s, all, some, s->k - 1) || (first && search_level(s, some, all, s->k - 1));
 }
 
-/* Narrow an overlap down to the first shard that overlaps one before it, and that one. */
+/* Finds the first shard that overlaps an earlier one, and that one. */
 static void find_first(search *s, int64_t *room) {
     int64_t none = 1,
-            any = rshi_max(s->a, s->b) + 1; /* of the first `none` shards no two overlap, of the first `any` two do */
+            any = rshi_max(s->a, s->b) + 1; /* none of the first `none` shards overlap, two of the first `any` do */
     while (any - none > 1) {
         int64_t mid = none + (any - none) / 2;
         if (search_from(s, none, mid, room))
@@ -244,11 +242,11 @@ static rsh_status fail_pair(const search *s) {
 
 rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards) {
     RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
-                shards ? "" : " at NULL");
+                shards ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
         RSH_REQUIRE(shards[i].ndim == shards->ndim, RSH_EVALUE,
-                    "shards must have equally many dims: shard %lld has %d, shard 0 has %d", (long long)i,
+                    "shards must have the same number of dims: shard %lld has %d, shard 0 has %d", (long long)i,
                     shards[i].ndim, shards->ndim);
     }
     if (n < 2) return RSH_OK;

@@ -1,4 +1,4 @@
-/* Remote device: the owner of a shard as text: a rank or the name of a worker, and a device. */
+/* Remote device: parses and prints the owner of a shard: a rank or the name of a worker, and a device. */
 #include "spec/spec.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@ static const char *const device_name[] = {
 
 /* ---- devices ---- */
 
-/* A number of decimal digits only, without zeros in front unless they are allowed. */
+/* Reads decimal digits; leading zeros are rejected unless `zeros` is set. */
 static bool read_number(const char *text, size_t length, bool zeros, int *out) {
     int64_t value = 0;
     if (!length || (length > 1 && *text == '0' && !zeros)) return false;
@@ -60,7 +60,7 @@ static bool is_worker_name(const char *name, size_t length) {
     return true;
 }
 
-/* What stands before the slash: "rank:N", or the name of a worker. */
+/* Reads the text before the slash: "rank:N", or the name of a worker. */
 static rsh_status read_owner(const char *text, size_t length, rsh_remote_device *p) {
     if (memchr(text, ':', length)) {
         bool ok = length > 5 && !memcmp(text, "rank:", 5) && read_number(text + 5, length - 5, true, &p->rank);

@@ -1,4 +1,4 @@
-/* Shard meta: a box of a tensor, and who owns it. */
+/* Shard meta: a box of a tensor, and its owner. */
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -9,13 +9,14 @@ rsh_status rshi_size_check(int ndim, const int64_t *size) {
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
     RSH_REQUIRE(!ndim || size, RSH_EVALUE, "got %d dims but size is NULL", ndim);
-    for (int d = 0; d < ndim; d++) RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d has size %lld", d, (long long)size[d]);
+    for (int d = 0; d < ndim; d++)
+        RSH_REQUIRE(size[d] >= 0, RSH_EVALUE, "dim %d must not have a negative size, got %lld", d, (long long)size[d]);
     return RSH_OK;
 }
 
-/* The subject of a sentence; i below 0: there is only one shard. */
+/* Names a shard in a message; if i < 0, there is only one shard. */
 static const char *name_of(int64_t i, char who[40]) {
-    if (i < 0) return "a shard";
+    if (i < 0) return "the shard";
     snprintf(who, 40, "shard %" PRId64, i);
     return who;
 }
@@ -73,7 +74,7 @@ int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
     return n;
 }
 
-/* Eight dims of 2 * 20 characters and a placement always fit. */
+/* Eight dims with 2 * 20 characters each and a placement always fit. */
 const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     int at = snprintf(text, RSHI_SHARD_TEXT, "[");
     for (int d = 0; d < m->ndim; d++)

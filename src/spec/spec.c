@@ -1,9 +1,9 @@
-/* Spec: a kind of cutting tensors and what that kind needs to know, with a text that says both. */
+/* Spec: a way to cut tensors, defined by its kind and the data of the kind, with a canonical text. */
 #include "spec/impl.h"
 
 #include <string.h>
 
-/* ---- calls into kinds ---- */
+/* ---- calls of functions of kinds ---- */
 
 rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked) {
     if (st && rshi_sentences() == before)
@@ -11,18 +11,18 @@ rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, cons
     return st;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-static int append(void *ctx, const char *text, size_t length) {
+static int append_text(void *ctx, const char *text, size_t length) {
     rshi_text *t = ctx;
     rshi_text_add(t, "%.*s", (int)length, text);
     return t->failed;
 }
 
-/* "name(what the kind prints)" */
+/* Writes "name(...)" with the text that the kind prints. */
 static rsh_status write_text(const rsh_spec_kind *kind, const void *self, char **out) {
     rshi_text t = {0};
-    rsh_sink sink = {append, &t};
+    rsh_sink sink = {append_text, &t};
     rsh_status st = RSH_OK;
     rshi_text_add(&t, "%s(", kind->name);
     uint64_t before = rshi_sentences();
@@ -36,7 +36,7 @@ static rsh_status write_text(const rsh_spec_kind *kind, const void *self, char *
     return st;
 }
 
-static void release(const rsh_spec_kind *kind, void *self) {
+static void free_self(const rsh_spec_kind *kind, void *self) {
     if (self && kind->free) kind->free(self);
 }
 
@@ -56,7 +56,7 @@ static rsh_status make_spec(const rsh_spec_kind *kind, void *self, rsh_spec **ou
 
 rsh_status rshi_spec_take(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
     rsh_status st = make_spec(kind, self, out);
-    if (st) release(kind, self);
+    if (st) free_self(kind, self);
     return st;
 }
 
@@ -70,19 +70,20 @@ rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
 }
 
 rsh_spec *rsh_spec_hold(const rsh_spec *s) {
-    rsh_spec *held = (rsh_spec *)s; /* only the count changes */
-    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
+    rsh_spec *held = (rsh_spec *)s; /* only the reference count changes */
+    if (held)
+        atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own reference keeps it alive */
     return held;
 }
 
 void rsh_spec_free(rsh_spec *s) {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    release(s->kind, s->self);
+    free_self(s->kind, s->self);
     rshi_free(s->text);
     rshi_free(s);
 }
 
-/* ---- asking ---- */
+/* ---- getters ---- */
 
 static bool is_built_in(const rsh_spec *s) { return s->kind == &rshi_chunk_kind || s->kind == &rshi_boxes_kind; }
 
@@ -93,10 +94,10 @@ const rsh_spec_kind *rshi_spec_kind(const rsh_spec *s) { return s->kind; }
 const void *rshi_spec_inside(const rsh_spec *s) { return s->self; }
 bool rshi_spec_is_chunk(const rsh_spec *s) { return s->kind == &rshi_chunk_kind; }
 
-static int normal(int dim, int ndim) { return dim < 0 && ndim >= 0 ? dim + ndim : dim; }
+static int normal_dim(int dim, int ndim) { return dim < 0 && ndim >= 0 ? dim + ndim : dim; }
 
 static bool equal_chunks(const rshi_chunk_spec *a, const rshi_chunk_spec *b, int ndim) {
-    if (normal(a->dim, ndim) != normal(b->dim, ndim) || a->n != b->n) return false;
+    if (normal_dim(a->dim, ndim) != normal_dim(b->dim, ndim) || a->n != b->n) return false;
     for (int64_t i = 0; i < a->n; i++)
         if (!rsh_remote_device_equal(&a->placements[i], &b->placements[i])) return false;
     return true;
@@ -108,7 +109,7 @@ bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
     return !strcmp(a->text, b->text) && !strcmp(a->kind->name, b->kind->name);
 }
 
-/* A kind of the user's may build anything; what was asked for is that size and those properties. */
+/* A user-defined kind may build anything, so its result is checked against the requested size and properties. */
 static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size,
                               const rsh_tensor_props *props) {
     RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "spec %.200s built metadata with %d dims, expected %d", s->text,

@@ -1,4 +1,4 @@
-/* Boxes spec: a list of boxes that do not overlap, each with or without an owner. */
+/* Boxes spec: a list of disjoint boxes, with or without owners. */
 #include "spec/impl.h"
 
 #include <string.h>

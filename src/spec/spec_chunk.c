@@ -1,9 +1,9 @@
-/* Chunk spec: one dim in chunks, each with an owner. */
+/* Chunk spec: cuts one dim into chunks, each with an owner. */
 #include "spec/impl.h"
 
 #include <string.h>
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static void free_chunk(void *self) {
     rshi_chunk_spec *c = self;
@@ -11,7 +11,7 @@ static void free_chunk(void *self) {
     rshi_free(c);
 }
 
-/* A chunk spec with placements still to be filled in.  NULL: no memory. */
+/* Creates a chunk spec whose placements the caller fills in.  NULL if memory runs out. */
 static rshi_chunk_spec *new_chunk(int dim, int64_t n) {
     rshi_chunk_spec *c = RSHI_NEW(rshi_chunk_spec);
     if (!c) return NULL;
@@ -53,7 +53,7 @@ rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec *
     return rshi_spec_take(&rshi_chunk_kind, c, out);
 }
 
-/* ---- what the kind does ---- */
+/* ---- functions of the kind ---- */
 
 static rsh_status print_chunk(const void *self, const rsh_sink *sink) {
     const rshi_chunk_spec *c = self;
@@ -97,9 +97,9 @@ static rsh_status build_chunk(const void *self, int ndim, const int64_t *size, c
 const rsh_spec_kind rshi_chunk_kind = {
     .name = "chunk", .build = build_chunk, .free = free_chunk, .print = print_chunk};
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
-/* The inside of a chunk spec; RSH_EUNSUP naming the kind for others. */
+/* Returns the data of a chunk spec; RSH_EUNSUP, naming the kind, for others. */
 static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
     RSH_REQUIRE(s, RSH_EVALUE, "%s: chunk spec is NULL", asked);
     RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s: requires a chunk spec, got kind \"%.100s\"", asked,
@@ -111,20 +111,20 @@ static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chun
 rsh_status rsh_spec_chunk_dim(const rsh_spec *s, int ndim, int *dim) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(dim, RSH_EVALUE, "dim of a chunk spec: out is NULL");
-    RSH_TRY(as_chunk(s, "the dim", &c));
+    RSH_TRY(as_chunk(s, "rsh_spec_chunk_dim", &c));
     return normal_dim(c, ndim, dim);
 }
 
 rsh_status rsh_spec_chunk_placements(const rsh_spec *s, int64_t *n, const rsh_remote_device **placements) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(n && placements, RSH_EVALUE, "placements of a chunk spec: out is NULL");
-    RSH_TRY(as_chunk(s, "the placements", &c));
+    RSH_TRY(as_chunk(s, "rsh_spec_chunk_placements", &c));
     *n = c->n;
     *placements = c->placements;
     return RSH_OK;
 }
 
-/* -1: none. */
+/* Returns the first chunk of a rank; -1: none. */
 static int64_t find_rank(const rshi_chunk_spec *c, int rank) {
     int64_t i = 0;
     while (i < c->n && (rank < 0 || c->placements[i].rank != rank)) i++;
@@ -134,7 +134,7 @@ static int64_t find_rank(const rshi_chunk_spec *c, int rank) {
 rsh_status rsh_spec_chunk_index(const rsh_spec *s, int rank, int64_t *out) {
     const rshi_chunk_spec *c = NULL;
     RSH_REQUIRE(out, RSH_EVALUE, "chunk of a rank: out is NULL");
-    RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
+    RSH_TRY(as_chunk(s, "rsh_spec_chunk_index", &c));
     int64_t i = find_rank(c, rank);
     RSH_REQUIRE(i >= 0, RSH_ERUNTIME, "rank %d owns no shard of spec %.200s", rank, s->text);
     *out = i;
@@ -145,7 +145,7 @@ rsh_status rsh_spec_chunk_params(const rsh_spec *s, int64_t n, int64_t W, int ra
     const rshi_chunk_spec *c = NULL;
     int64_t split = 0;
     RSH_REQUIRE(start && size, RSH_EVALUE, "chunk of a rank: out is NULL");
-    RSH_TRY(as_chunk(s, "the chunk of a rank", &c));
+    RSH_TRY(as_chunk(s, "rsh_spec_chunk_params", &c));
     RSH_TRY(rsh_chunk_split(n, W, &split));
     int64_t i = find_rank(c, rank);
     RSH_REQUIRE(i >= 0, RSH_EVALUE, "rank %d owns no shard of spec %.200s", rank, s->text);

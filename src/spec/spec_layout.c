@@ -1,7 +1,7 @@
-/* Spec and layout: metadata as a layout in the library's notation, and a layout as a spec.
+/* Spec and layout: converts metadata to a layout in the library's notation, and a layout to a spec.
  *
- * Chunks of one dim of which every rank owns one are a mesh of one axis, which plans understand without looking at
- * every rank; anything else is written as boxes. */
+ * If the shards are chunks of one dim and every rank owns one, the layout is a mesh with one axis, which plans handle
+ * without visiting every rank; anything else becomes boxes. */
 #include "spec/impl.h"
 
 #include <stdlib.h>
@@ -23,15 +23,15 @@ static rsh_status check_owners(const rsh_tensor_meta *m) {
     return RSH_OK;
 }
 
-static rsh_layout_desc describe(const rsh_tensor_meta *m) {
+static rsh_layout_desc describe_tensor(const rsh_tensor_meta *m) {
     rsh_layout_desc desc = {.dtype = m->props.dtype, .ndim = m->ndim};
     for (int d = 0; d < m->ndim; d++) desc.dim[d].size = m->size[d];
     return desc;
 }
 
-/* A mesh of one axis along which dim is cut; ranks[i] owns chunk i. */
+/* Creates a mesh with one axis that cuts dim; ranks[i] owns chunk i. */
 static rsh_status mesh_layout(const rsh_tensor_meta *m, int dim, const int64_t *ranks, rsh_layout **out) {
-    rsh_layout_desc desc = describe(m);
+    rsh_layout_desc desc = describe_tensor(m);
     desc.naxes = 1;
     desc.axis[0] = (rsh_axis){"x", m->nshards};
     desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};
@@ -49,7 +49,7 @@ static rsh_status boxes_layout(const rsh_tensor_meta *m, const int64_t *ranks, r
             boxes[i].box.hi[d] = m->shards[i].offsets[d] + m->shards[i].sizes[d];
         }
     }
-    rsh_layout_desc desc = describe(m);
+    rsh_layout_desc desc = describe_tensor(m);
     desc.is_boxes = true;
     desc.nboxes = m->nshards;
     desc.boxes = boxes;
@@ -58,7 +58,7 @@ static rsh_status boxes_layout(const rsh_tensor_meta *m, const int64_t *ranks, r
     return st;
 }
 
-/* Does no rank own two shards?  Sorts the list. */
+/* Returns whether no rank owns two shards.  Sorts the list. */
 static bool all_differ(int64_t n, int64_t *ranks) {
     qsort(ranks, (size_t)n, sizeof *ranks, rshi_compare_int64);
     for (int64_t i = 1; i < n; i++)
@@ -66,7 +66,7 @@ static bool all_differ(int64_t n, int64_t *ranks) {
     return true;
 }
 
-/* The dim along which the shards are chunks, and their order there (new); -1: none, or no memory, which *st says. */
+/* Finds the dim along which the shards are chunks, and their order (new); -1: none, or *st is an error. */
 static int find_chunks(const rsh_tensor_meta *m, int64_t **order, rsh_status *st) {
     for (int d = 0; d < m->ndim && !*st; d++) {
         *order = rshi_order_along(m->nshards, m->shards, d);
@@ -78,7 +78,7 @@ static int find_chunks(const rsh_tensor_meta *m, int64_t **order, rsh_status *st
     return -1;
 }
 
-/* One shard that is the tensor? */
+/* Returns whether a single shard is the whole tensor. */
 static bool is_whole(const rsh_tensor_meta *m) {
     bool whole = m->nshards == 1;
     for (int d = 0; whole && d < m->ndim; d++) whole = !m->shards->offsets[d] && m->shards->sizes[d] == m->size[d];
@@ -120,7 +120,7 @@ rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim, const i
 /* ---- layout to spec ---- */
 
 typedef struct ranges {
-    int64_t n, lo, hi; /* of the first */
+    int64_t n, lo, hi; /* range of the first */
 } ranges;
 
 static int count_range(void *ctx, int64_t lo, int64_t hi) {
@@ -129,7 +129,7 @@ static int count_range(void *ctx, int64_t lo, int64_t hi) {
     return 0;
 }
 
-/* Is the part stored row-major?  Strides of dims of size 1 are never used. */
+/* Returns whether the part is stored row-major.  Strides of dims of size 1 are ignored. */
 static bool is_row_major(const rsh_part *p) {
     int64_t strides[RSH_MAX_NDIM];
     rshi_dense_strides(p->ndim, p->shape, NULL, strides);
@@ -138,8 +138,8 @@ static bool is_row_major(const rsh_part *p) {
     return true;
 }
 
-/* A part as a shard.  An empty one begins at the end of the dims along which it is empty, as empty chunks do. */
-static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_shard_meta *out) {
+/* Converts a part to a shard.  Along dims in which it is empty, it begins at the end, like an empty chunk. */
+static rsh_status part_to_shard(const rsh_layout *l, int64_t rank, int64_t part, rsh_shard_meta *out) {
     rsh_part p;
     RSH_TRY(rsh_layout_part(l, rank, part, &p));
     RSH_REQUIRE(is_row_major(&p), RSH_EUNSUP,
@@ -161,7 +161,7 @@ static rsh_status take_part(const rsh_layout *l, int64_t rank, int64_t part, rsh
     return RSH_OK;
 }
 
-/* All parts by rank; `n` of them, new. */
+/* Lists all parts by rank; the list of `n` entries is new. */
 static rsh_status list_parts(const rsh_layout *l, rsh_shard_meta **out, int64_t *n) {
     int64_t at = 0;
     *n = 0;
@@ -170,7 +170,7 @@ static rsh_status list_parts(const rsh_layout *l, rsh_shard_meta **out, int64_t 
     rsh_status st = shards ? RSH_OK : rshi_nomem();
     for (int64_t i = 0; i < rsh_layout_nranks(l) && !st; i++) {
         int64_t rank = rsh_layout_rank(l, i), parts = rsh_layout_nparts(l, rank);
-        for (int64_t part = 0; part < parts && !st; part++) st = take_part(l, rank, part, &shards[at++]);
+        for (int64_t part = 0; part < parts && !st; part++) st = part_to_shard(l, rank, part, &shards[at++]);
     }
     if (st)
         rshi_free(shards);

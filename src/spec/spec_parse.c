@@ -1,4 +1,4 @@
-/* Spec parse: chunk and boxes specs from their text, with any blanks between words.
+/* Spec parse: parses the text of chunk and boxes specs.  Blanks between tokens are ignored.
  *
  *     chunk(0; rank:0/cpu, rank:1/cpu)
  *     boxes([0,0]+[5,5] rank:0/cpu; [5,0]+[5,5])
@@ -32,7 +32,7 @@ static bool accept(parser *p, char c) {
 
 static rsh_status expect(parser *p, char c, const char *what) { return accept(p, c) ? RSH_OK : expected(p, what); }
 
-/* A decimal number, with a sign where `sign` is set. */
+/* Parses a decimal number; a sign is allowed if `sign` is set. */
 static rsh_status parse_number(parser *p, bool sign, const char *what, int64_t *out) {
     const char *start = peek(p), *c = start;
     int64_t value = 0;
@@ -46,7 +46,7 @@ static rsh_status parse_number(parser *p, bool sign, const char *what, int64_t *
     return RSH_OK;
 }
 
-/* Up to the next character that no placement has. */
+/* Parses up to the next character that cannot be part of a placement. */
 static rsh_status parse_placement(parser *p, rsh_remote_device *out) {
     char text[RSH_REMOTE_DEVICE_TEXT];
     size_t length = strcspn(peek(p), " \t\r\n,;()[]+");
@@ -61,14 +61,14 @@ static rsh_status parse_placement(parser *p, rsh_remote_device *out) {
     return RSH_OK;
 }
 
-/* ---- lists that grow ---- */
+/* ---- growing lists ---- */
 
 typedef struct list {
     void *data;
     int64_t n, room;
 } list;
 
-/* The place of one more item. */
+/* Returns the address of a new item. */
 static void *add_item(list *l, size_t size) {
     if (rshi_grow(&l->data, l->n + 1, &l->room, size)) return NULL;
     return (char *)l->data + (size_t)l->n++ * size;

@@ -17,19 +17,19 @@ bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b
            a->memory_format == b->memory_format && a->pin_memory == b->pin_memory;
 }
 
-/* The memory format is looked at where it is saved or loaded. */
+/* The memory format is checked when it is saved or loaded. */
 static rsh_status check_props(const rsh_tensor_props *p) {
-    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
-    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "%d is not a storage layout",
+    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)p->dtype);
+    RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "unknown storage layout %d",
                 (int)p->layout);
     return RSH_OK;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static rsh_status check_shards(int64_t n, const rsh_shard_meta *shards, int ndim) {
     RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
-                shards ? "" : " at NULL");
+                shards ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));
         RSH_REQUIRE(shards[i].ndim == ndim, RSH_EVALUE, "shard %lld has %d dims, expected %d as in the tensor",
@@ -89,32 +89,32 @@ bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     return true;
 }
 
-static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
+static int compare_numbers(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 
 static int compare_placements(const rsh_remote_device *a, const rsh_remote_device *b) {
-    int c = compare(a->rank, b->rank);
-    if (!c) c = compare(a->device.type, b->device.type);
-    if (!c) c = compare(a->device.index, b->device.index);
+    int c = compare_numbers(a->rank, b->rank);
+    if (!c) c = compare_numbers(a->device.type, b->device.type);
+    if (!c) c = compare_numbers(a->device.index, b->device.index);
     return c ? c : strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 
-/* An order of shards in which only equal ones are equal.  Takes pointers to pointers. */
+/* A total order of shards.  The arguments are pointers to pointers. */
 static int compare_shards(const void *x, const void *y) {
     const rsh_shard_meta *a = *(const rsh_shard_meta *const *)x, *b = *(const rsh_shard_meta *const *)y;
-    int c = compare(a->ndim, b->ndim);
-    for (int d = 0; d < a->ndim && !c; d++) c = compare(a->offsets[d], b->offsets[d]);
-    for (int d = 0; d < a->ndim && !c; d++) c = compare(a->sizes[d], b->sizes[d]);
-    if (!c) c = compare(a->has_placement, b->has_placement);
+    int c = compare_numbers(a->ndim, b->ndim);
+    for (int d = 0; d < a->ndim && !c; d++) c = compare_numbers(a->offsets[d], b->offsets[d]);
+    for (int d = 0; d < a->ndim && !c; d++) c = compare_numbers(a->sizes[d], b->sizes[d]);
+    if (!c) c = compare_numbers(a->has_placement, b->has_placement);
     return c || !a->has_placement ? c : compare_placements(&a->placement, &b->placement);
 }
 
-/* The first shard from i on that has elements; nshards: none. */
+/* Returns the first nonempty shard from i on; nshards: none. */
 static int64_t next_full(const rsh_tensor_meta *m, int64_t i) {
     while (i < m->nshards && rshi_shard_empty(&m->shards[i])) i++;
     return i;
 }
 
-static bool same_as_they_stand(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
+static bool same_in_order(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     int64_t i = next_full(a, 0), j = next_full(b, 0);
     while (i < a->nshards && j < b->nshards && rsh_shard_meta_equal(&a->shards[i], &b->shards[j])) {
         i = next_full(a, i + 1);
@@ -123,8 +123,8 @@ static bool same_as_they_stand(const rsh_tensor_meta *a, const rsh_tensor_meta *
     return i == a->nshards && j == b->nshards;
 }
 
-/* Shards with elements, sorted; their number.  NULL where there is no memory. */
-static const rsh_shard_meta **sorted(const rsh_tensor_meta *m, int64_t *n) {
+/* Returns the nonempty shards, sorted, and their number.  NULL if memory runs out. */
+static const rsh_shard_meta **sorted_shards(const rsh_tensor_meta *m, int64_t *n) {
     const rsh_shard_meta **list = rshi_alloc((size_t)m->nshards, sizeof *list);
     if (!list) return NULL;
     *n = 0;
@@ -139,7 +139,7 @@ static int64_t count_equal(const rsh_tensor_meta *m, const rsh_shard_meta *shard
     return n;
 }
 
-/* The slow way that needs no memory: every shard is as often in one list as in the other. */
+/* The slow way, without memory: compares how often each shard is in both lists. */
 static bool same_counts(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     for (int side = 0; side < 2; side++) {
         const rsh_tensor_meta *m = side ? b : a;
@@ -151,7 +151,7 @@ static bool same_counts(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
 
 static bool same_sorted(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     int64_t na = 0, nb = 0;
-    const rsh_shard_meta **x = sorted(a, &na), **y = x ? sorted(b, &nb) : NULL;
+    const rsh_shard_meta **x = sorted_shards(a, &na), **y = x ? sorted_shards(b, &nb) : NULL;
     bool same = na == nb;
     if (!y) same = same_counts(a, b);
     for (int64_t i = 0; y && same && i < na; i++) same = !compare_shards(&x[i], &y[i]);
@@ -161,5 +161,5 @@ static bool same_sorted(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
 }
 
 bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
-    return same_whole(a, b) && (same_as_they_stand(a, b) || same_sorted(a, b));
+    return same_whole(a, b) && (same_in_order(a, b) || same_sorted(a, b));
 }

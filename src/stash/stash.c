@@ -1,4 +1,4 @@
-/* Stash: the layouts of what is packed, and the counting of tickets. */
+/* Stash: caches the layouts of packed tensors, and numbers tickets. */
 #include "stash/impl.h"
 
 #include <string.h>
@@ -31,16 +31,16 @@ void rsh_stash_restart(rsh_stash *s) {
     if (s) s->packed = 0;
 }
 
-/* ---- layouts by form ---- */
+/* ---- layouts ---- */
 
 static bool fits(const rshi_cutting *c, rsh_dtype dtype, int ndim, const int64_t *shape, int dim) {
     return c->dtype == dtype && c->ndim == ndim && c->dim == dim &&
            !memcmp(c->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-/* "f32[7/ranks, 3] on ranks=4", and the same without the cut. */
-static rsh_status make(const rsh_stash *s, rsh_dtype dtype, int ndim, const int64_t *shape, int dim,
-                       rshi_cutting *out) {
+/* Creates "f32[7/ranks, 3] on ranks=4", and the same without the cut. */
+static rsh_status new_layouts(const rsh_stash *s, rsh_dtype dtype, int ndim, const int64_t *shape, int dim,
+                              rshi_cutting *out) {
     rsh_layout_desc desc = {.dtype = dtype, .ndim = ndim, .naxes = 1, .axis = {{"ranks", rsh_comm_size(s->comm)}}};
     *out = (rshi_cutting){.dtype = dtype, .ndim = ndim, .dim = dim};
     memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
@@ -60,7 +60,7 @@ rsh_status rshi_stash_cutting(rsh_stash *s, rsh_dtype dtype, int ndim, const int
         return RSH_OK;
     }
     RSH_TRY(RSHI_GROW(s->list, s->n + 1, &s->room));
-    RSH_TRY(make(s, dtype, ndim, shape, dim, &s->list[s->n]));
+    RSH_TRY(new_layouts(s, dtype, ndim, shape, dim, &s->list[s->n]));
     *out = &s->list[s->n++];
     return RSH_OK;
 }

@@ -1,7 +1,7 @@
-/* Ticket: one packed tensor, and the way back by one gather.
+/* Ticket: one packed tensor, which one gather restores.
  *
- * Dims are cut and gathered in the order in which they lie in memory, so that a transposed tensor comes back
- * transposed: kernels then take the same path and give the same bits. */
+ * Dims are cut and gathered in their memory order, so that a transposed tensor is transposed again afterwards.  Kernels
+ * then take the same path and give the same bits. */
 #include "stash/impl.h"
 
 #include <inttypes.h>
@@ -18,19 +18,19 @@ struct rsh_ticket {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM];
-    int64_t strides[RSH_MAX_NDIM]; /* of what comes back: in the order of the original, without gaps */
+    int64_t strides[RSH_MAX_NDIM]; /* of the restored tensor: in the order of the original, without gaps */
     int64_t count;
-    rsh_sharded *mine;    /* owned: dims in the order in which they lie in memory; NULL: not cut */
-    rsh_layout *whole;    /* owned: of the gathered tensor, in that order too */
-    rsh_transit *gather;  /* owned: begun; NULL: none */
-    rsh_tensor *original; /* owned: of a tensor that was not cut */
-    uint64_t version;     /* of it */
+    rsh_sharded *mine;    /* owned; dims in memory order; NULL: not cut */
+    rsh_layout *whole;    /* owned; of the gathered tensor, also in memory order */
+    rsh_transit *gather;  /* owned; a gather in progress; NULL: none */
+    rsh_tensor *original; /* owned; a tensor that was not cut */
+    uint64_t version;     /* of `original` */
 };
 
-/* ---- the order in memory ---- */
+/* ---- memory order ---- */
 
-/* Dims by descending stride. */
-static void by_stride(const rsh_tensor *t, int *order) {
+/* Sorts dims by descending stride. */
+static void sort_by_stride(const rsh_tensor *t, int *order) {
     const int64_t *strides = rsh_tensor_strides(t);
     for (int i = 0; i < rsh_tensor_ndim(t); i++) {
         int at = i;
@@ -39,44 +39,44 @@ static void by_stride(const rsh_tensor *t, int *order) {
     }
 }
 
-/* The tensor with its dims in memory order, and where dim `*dim` moves to; the ticket gets the strides of a tensor in
- * that order without gaps. */
-static rsh_status in_order(const rsh_tensor *t, int *dim, rsh_ticket *ticket, rsh_tensor **out) {
-    int order[RSH_MAX_NDIM], ndim = rsh_tensor_ndim(t), cut = 0;
+/* Creates a view of the tensor with its dims in memory order, and updates `*dim`; sets the ticket's strides to those of
+ * a tensor in that order without gaps. */
+static rsh_status view_in_memory_order(const rsh_tensor *t, int *dim, rsh_ticket *ticket, rsh_tensor **out) {
+    int order[RSH_MAX_NDIM], ndim = rsh_tensor_ndim(t), cut_tensor = 0;
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM], stride = 1;
-    by_stride(t, order);
+    sort_by_stride(t, order);
     for (int i = ndim - 1; i >= 0; i--) {
         shape[i] = rsh_tensor_shape(t)[order[i]];
         strides[i] = rsh_tensor_strides(t)[order[i]];
         ticket->strides[order[i]] = stride;
         stride *= shape[i];
-        if (order[i] == *dim) cut = i;
+        if (order[i] == *dim) cut_tensor = i;
     }
-    *dim = cut;
+    *dim = cut_tensor;
     return rsh_tensor_view(t, 0, ndim, shape, strides, out);
 }
 
 /* ---- packing ---- */
 
-/* An expanded tensor has fewer elements in memory than a chunk of it would. */
-static bool expanded(const rsh_tensor *t) {
+/* An expanded tensor has fewer elements in memory than one of its chunks would have. */
+static bool is_expanded(const rsh_tensor *t) {
     for (int d = 0; d < rsh_tensor_ndim(t); d++)
         if (!rsh_tensor_strides(t)[d] && rsh_tensor_shape(t)[d] > 1) return true;
     return false;
 }
 
-/* The dim from 0; -1: none.  All ranks decide alike: by shape and strides alone. */
+/* Returns the dim counted from 0; -1: none.  All ranks decide the same way, because only shape and strides are used. */
 static int dim_to_cut(const rsh_stash *s, const rsh_tensor *t, int dim) {
     int ndim = rsh_tensor_ndim(t), ranks = rsh_comm_size(s->comm), d = dim < 0 ? dim + ndim : dim;
-    bool cut = d >= 0 && d < ndim && ranks > 1 && rsh_tensor_count(t) >= ranks && !expanded(t);
-    return cut ? d : -1;
+    bool cut_tensor = d >= 0 && d < ndim && ranks > 1 && rsh_tensor_count(t) >= ranks && !is_expanded(t);
+    return cut_tensor ? d : -1;
 }
 
 bool rsh_stash_would_cut(const rsh_stash *s, const rsh_tensor *t, int dim) {
     return s && t && dim_to_cut(s, t, dim) >= 0;
 }
 
-/* This rank's chunk of the ordered tensor, in memory that peers can read. */
+/* Copies this rank's chunk of the ordered tensor to memory that peers can read. */
 static rsh_status copy_chunk(const rsh_tensor *t, int dim, rsh_sharded *into) {
     if (!into->nparts || !rsh_tensor_count(into->part[0])) return RSH_OK;
     int64_t offsets[RSH_MAX_NDIM] = {0}, ranks = into->comm->size;
@@ -96,15 +96,15 @@ static rsh_status cut_ordered(rsh_ticket *k, const rsh_tensor *t, int dim) {
     return copy_chunk(t, dim, k->mine);
 }
 
-static rsh_status cut(rsh_ticket *k, const rsh_tensor *t, int dim) {
+static rsh_status cut_tensor(rsh_ticket *k, const rsh_tensor *t, int dim) {
     rsh_tensor *ordered = NULL;
-    RSH_TRY(in_order(t, &dim, k, &ordered));
+    RSH_TRY(view_in_memory_order(t, &dim, k, &ordered));
     rsh_status st = cut_ordered(k, ordered, dim);
     rsh_tensor_free(ordered);
     return st;
 }
 
-static rsh_status keep(rsh_ticket *k, const rsh_tensor *t) {
+static rsh_status keep_tensor(rsh_ticket *k, const rsh_tensor *t) {
     k->version = rsh_tensor_version(t);
     return rsh_tensor_view(t, 0, k->ndim, k->shape, rsh_tensor_strides(t), &k->original);
 }
@@ -120,7 +120,7 @@ rsh_status rsh_stash_pack(rsh_stash *s, const rsh_tensor *t, int dim, rsh_ticket
     s->refs++;
     memcpy(k->shape, rsh_tensor_shape(t), (size_t)k->ndim * sizeof *k->shape);
     int d = dim_to_cut(s, t, dim);
-    rsh_status st = d >= 0 ? cut(k, t, d) : keep(k, t);
+    rsh_status st = d >= 0 ? cut_tensor(k, t, d) : keep_tensor(k, t);
     if (st) {
         rsh_ticket_free(k);
         return st;
@@ -130,50 +130,52 @@ rsh_status rsh_stash_pack(rsh_stash *s, const rsh_tensor *t, int dim, rsh_ticket
     return RSH_OK;
 }
 
-/* ---- the way back ---- */
+/* ---- unpacking ---- */
 
 #define TEXT 400
 
-/* "ticket 7, f32[8/ranks, 5] on ranks=4": what ranks compare. */
-static void describe(const rsh_ticket *k, char text[TEXT]) {
+/* Writes the text that ranks compare: "ticket 7, f32[8/ranks, 5] on ranks=4". */
+static void ticket_text(const rsh_ticket *k, char text[TEXT]) {
     snprintf(text, TEXT, "ticket %" PRIu64 ", %s", k->number, rsh_layout_text(k->mine->layout));
 }
 
-static rsh_status begin(rsh_ticket *k, const char *name) {
+static rsh_status begin_gather(rsh_ticket *k, const char *name) {
     char what[TEXT];
-    describe(k, what);
+    ticket_text(k, what);
     return rshi_transit_begin(k->stash->comm, &(rshi_call){name, what}, RSH_OK, k->mine, k->whole, NULL, &k->gather);
 }
 
 rsh_status rsh_stash_prefetch(rsh_ticket *k) {
     RSH_NEEDS(k);
-    return k->mine && !k->gather ? begin(k, "rsh_stash_prefetch") : RSH_OK;
+    return k->mine && !k->gather ? begin_gather(k, "rsh_stash_prefetch") : RSH_OK;
 }
 
-/* Ranks meet here also where the gather was begun before: one that has failed in between is heard, and one that unpacks
- * another ticket too.  In both cases what was begun is still begun, on all ranks. */
-static rsh_status meet(const rsh_ticket *k) {
+/* Ranks synchronize here even if the gather was prefetched, to detect a rank that has failed in between or that unpacks
+ * another ticket.  In both cases the gather is still in progress on all ranks. */
+static rsh_status compare_tickets(const rsh_ticket *k) {
     char what[TEXT];
-    describe(k, what);
+    ticket_text(k, what);
     return rshi_comm_open(k->stash->comm, "rsh_stash_unpack", rshi_hash(what, strlen(what), 0), what, RSH_OK);
 }
 
-static rsh_status finish(rsh_ticket *k, rsh_tensor **out) {
+static rsh_status finish_gather(rsh_ticket *k, rsh_tensor **out) {
     rsh_sharded *all = NULL;
     rsh_status st = rsh_transit_wait(k->gather, &all);
     rsh_stash_forget(k);
     RSH_TRY(st);
     st = rsh_tensor_view(all->part[0], 0, k->ndim, k->shape, k->strides, out);
     rsh_sharded_free(all);
-    return st ? rsh_comm_agree(k->stash->comm, st) : RSH_OK; /* the others have it; their next call hears of this */
+    return st ? rsh_comm_agree(k->stash->comm, st)
+              : RSH_OK; /* the other ranks have the tensor and get this status in their next call */
 }
 
 static rsh_status read_original(const rsh_ticket *k, rsh_tensor **out) {
     uint64_t now = rsh_tensor_version(k->original);
-    RSH_REQUIRE(now == k->version, RSH_ERUNTIME,
-                "a tensor that was packed as it is has changed since: it is at version %" PRIu64
-                ", and was packed at version %" PRIu64,
-                now, k->version);
+    RSH_REQUIRE(
+        now == k->version, RSH_ERUNTIME,
+        "rsh_stash_unpack: a tensor that was not cut has been modified since it was packed: expected version %" PRIu64
+        ", found %" PRIu64,
+        k->version, now);
     return rsh_tensor_view(k->original, 0, k->ndim, k->shape, rsh_tensor_strides(k->original), out);
 }
 
@@ -181,8 +183,8 @@ rsh_status rsh_stash_unpack(rsh_ticket *k, rsh_tensor **out) {
     RSH_NEEDS(k);
     RSH_NEEDS(out);
     if (!k->mine) return read_original(k, out);
-    RSH_TRY(k->gather ? meet(k) : begin(k, "rsh_stash_unpack"));
-    return finish(k, out);
+    RSH_TRY(k->gather ? compare_tickets(k) : begin_gather(k, "rsh_stash_unpack"));
+    return finish_gather(k, out);
 }
 
 void rsh_stash_forget(rsh_ticket *k) {
@@ -201,7 +203,7 @@ void rsh_ticket_free(rsh_ticket *k) {
     rshi_free(k);
 }
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
 uint64_t rsh_ticket_number(const rsh_ticket *k) { return k ? k->number : 0; }
 

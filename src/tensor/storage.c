@@ -1,7 +1,7 @@
-/* Storage: reference-counted memory, allocated by the library or wrapped. */
+/* Storage: reference-counted memory of the library or of the caller. */
 #include "tensor/storage.h"
 
-/* Each thread takes 1024 numbers at a time, so that threads rarely contend for the counter. */
+/* Threads reserve numbers in blocks, so that they rarely contend for the counter. */
 static uint64_t next_serial(void) {
     enum { BLOCK = 1024 };
     static atomic_uint_fast64_t blocks;
@@ -10,7 +10,7 @@ static uint64_t next_serial(void) {
     return next++;
 }
 
-static rshi_storage *alloc_storage(void) {
+static rshi_storage *new_storage(void) {
     rshi_storage *s = rshi_alloc_data(sizeof *s, true);
     if (!s) return NULL;
     atomic_init(&s->refs, 1);
@@ -20,7 +20,7 @@ static rshi_storage *alloc_storage(void) {
 }
 
 rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
-    rshi_storage *s = alloc_storage();
+    rshi_storage *s = new_storage();
     if (!s) return NULL;
     s->data = rshi_alloc_elements(bytes, zero, &s->owner);
     if (!s->data) {
@@ -32,7 +32,7 @@ rshi_storage *rshi_storage_new(size_t bytes, bool zero) {
 }
 
 rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx) {
-    rshi_storage *s = alloc_storage();
+    rshi_storage *s = new_storage();
     if (!s) return NULL;
     s->data = data;
     s->bytes = bytes;

@@ -1,4 +1,4 @@
-/* storage: memory that tensors share, with a count of references. */
+/* storage: reference-counted memory that tensors share. */
 #ifndef RESHARD_TENSOR_STORAGE_H
 #define RESHARD_TENSOR_STORAGE_H
 
@@ -10,18 +10,18 @@
 
 typedef struct rshi_storage {
     atomic_long refs;
-    atomic_uint_fast64_t version; /* how often its elements have been changed */
-    uint64_t serial;              /* never used again in this process */
+    atomic_uint_fast64_t version; /* number of changes of its elements */
+    uint64_t serial;              /* unique in the process, never reused */
     char *data;                   /* the first byte */
-    size_t bytes;                 /* its size; views stay inside */
-    rshi_account *owner;          /* a reference; NULL: wrapped memory, which `deleter` frees */
+    size_t bytes;                 /* its size; no view exceeds it */
+    rshi_account *owner; /* a reference; NULL: the library does not own the memory */
     void (*deleter)(void *ctx);
     void *ctx;
 } rshi_storage;
 
-/* New with one reference; returns NULL and sets the error message if memory is short. */
+/* Creates a storage with one reference; NULL with an error message if memory runs out. */
 rshi_storage *rshi_storage_new(size_t bytes, bool zero);
-/* Wraps `bytes` bytes at `data`; the last reference calls deleter(ctx), unless deleter is NULL. */
+/* Wraps memory of the caller: `bytes` from `data` on. */
 rshi_storage *rshi_storage_wrap(void *data, size_t bytes, void (*deleter)(void *ctx), void *ctx);
 
 rshi_storage *rshi_storage_hold(rshi_storage *s);

@@ -1,4 +1,4 @@
-/* Tensor: a dtype, a shape and strides over memory of a storage. */
+/* Tensor: shape and strides on a storage. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -7,19 +7,19 @@
 
 struct rsh_tensor {
     rshi_storage *storage; /* one reference */
-    char *data;            /* element 0,...,0; not always the lowest address, because strides may be negative */
+    char *data;            /* element 0,...,0, which may be anywhere in the storage because strides may be negative */
     rsh_dtype dtype;
     int ndim;
     int64_t count;
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* in elements */
 };
 
-/* Offsets, in elements from element 0,...,0, of the lowest and the highest element. */
+/* Offsets of the lowest and the highest element, in elements from element 0,...,0. */
 typedef struct reach {
     int64_t low, high;
 } reach;
 
-/* ---- dtype, shape and strides: checked before memory is allocated ---- */
+/* ---- form: shape and strides, checked before memory is allocated ---- */
 
 static rsh_status check_shape(int ndim, const int64_t *shape) {
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "tensor cannot have %d dims: expected 0 to %d", ndim,
@@ -30,7 +30,7 @@ static rsh_status check_shape(int ndim, const int64_t *shape) {
     return RSH_OK;
 }
 
-/* Checks the bytes of a dense tensor.  Empty dims count as 1, so that the strides cannot overflow either. */
+/* Checks the size of a dense tensor in bytes.  Empty dims count as 1, so that strides do not overflow either. */
 static rsh_status check_bytes(const rsh_tensor *t) {
     int64_t bytes = (int64_t)rsh_dtype_size(t->dtype);
     for (int d = 0; d < t->ndim; d++)
@@ -39,7 +39,7 @@ static rsh_status check_bytes(const rsh_tensor *t) {
     return RSH_OK;
 }
 
-/* RSH_EVALUE if the offset of an element in bytes exceeds 2^63. */
+/* Returns RSH_EVALUE if the distance to an element exceeds the address range. */
 static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     reach r = {0, 0};
     int64_t item = (int64_t)rsh_dtype_size(t->dtype), bytes;
@@ -54,17 +54,17 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
     return RSH_OK;
 }
 
-/* The span of t if its element 0,...,0 were at `data`. */
+/* Returns the span if element 0,...,0 is at `data`. */
 static rshi_span span_of(const rsh_tensor *t, const void *data) {
     uintptr_t first = (uintptr_t)data, item = rsh_dtype_size(t->dtype);
     reach r = {0, 0};
-    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* find_reach succeeded when t was made */
+    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* checked when t was created */
     return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
 }
 
 static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides) {
     RSH_TRY(rshi_settings_check());
-    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)dtype);
     RSH_TRY(check_shape(ndim, shape));
     t->dtype = dtype;
     t->ndim = ndim;
@@ -80,9 +80,10 @@ static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64
     return find_reach(t, &r);
 }
 
-/* A tensor on the heap with the dtype, shape and strides of `form`.  Takes over the reference to `storage`. */
-static rsh_status new_tensor(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
-    rsh_tensor *t = storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* cached: small and frequent */
+/* Allocates a tensor with the given form, and takes over the reference to the storage. */
+static rsh_status new_from_form(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
+    rsh_tensor *t =
+        storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and frequent, so freed blocks are kept for reuse */
     if (!t) return rshi_nomem();
     *t = *form;
     t->storage = storage;
@@ -91,24 +92,24 @@ static rsh_status new_tensor(rsh_tensor *form, rshi_storage *storage, char *data
     return RSH_OK;
 }
 
-/* ---- constructors ---- */
+/* ---- creating ---- */
 
-static rsh_status new_dense_tensor(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
+static rsh_status new_tensor(rsh_dtype dtype, int ndim, const int64_t *shape, bool zero, rsh_tensor **out) {
     RSH_REQUIRE(out, RSH_EVALUE, "tensor: out is NULL");
     rsh_tensor form = {0};
     RSH_TRY(set_form(&form, dtype, ndim, shape, NULL));
     rshi_storage *s = rshi_storage_new((size_t)form.count * rsh_dtype_size(dtype), zero);
-    rsh_status st = new_tensor(&form, s, s ? s->data : NULL, out);
+    rsh_status st = new_from_form(&form, s, s ? s->data : NULL, out);
     if (st && s) rshi_storage_drop(s);
     return st;
 }
 
 rsh_status rsh_tensor_empty(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    return new_dense_tensor(dtype, ndim, shape, false, out);
+    return new_tensor(dtype, ndim, shape, false, out);
 }
 
 rsh_status rsh_tensor_zeros(rsh_dtype dtype, int ndim, const int64_t *shape, rsh_tensor **out) {
-    return new_dense_tensor(dtype, ndim, shape, true, out);
+    return new_tensor(dtype, ndim, shape, true, out);
 }
 
 rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides,
@@ -121,15 +122,15 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
     rshi_span span = span_of(&form, data);
     rshi_storage *s = rshi_storage_wrap(form.count ? (char *)data - ((uintptr_t)data - span.start) : data,
                                         span.end - span.start, deleter, ctx);
-    rsh_status st = new_tensor(&form, s, data, out);
+    rsh_status st = new_from_form(&form, s, data, out);
     if (st && s) {
-        s->deleter = NULL; /* after a failure the caller still owns the memory */
+        s->deleter = NULL; /* the caller keeps the memory */
         rshi_storage_drop(s);
     }
     return st;
 }
 
-/* Checks that `form`, which is not empty and starts at element `at` of the storage, stays inside the storage. */
+/* Checks that `form`, which is not empty and starts `at` elements into the storage, does not exceed it. */
 static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
@@ -137,8 +138,8 @@ static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, in
     bool ok = rshi_add(at, r.low, &low) && rshi_add(at, r.high, &high) && low >= 0 && high < room;
     RSH_REQUIRE(ok, RSH_EVALUE,
                 "view starts at element %lld and reaches %lld before and %lld after it, outside of a storage of %lld "
-                "elements",
-                (long long)at, (long long)-r.low, (long long)r.high, (long long)room);
+                "elements", (long long)at,
+                (long long)-r.low, (long long)r.high, (long long)room);
     return RSH_OK;
 }
 
@@ -153,7 +154,7 @@ rsh_status rsh_tensor_view(const rsh_tensor *t, int64_t offset, int ndim, const 
     RSH_REQUIRE(t->data || !form.count, RSH_EVALUE, "view has %lld elements but the tensor's data is NULL",
                 (long long)form.count);
     if (form.count) RSH_TRY(check_inside(t->storage, &form, at));
-    RSH_TRY(new_tensor(&form, t->storage, form.count ? t->data + bytes : t->data, out));
+    RSH_TRY(new_from_form(&form, t->storage, form.count ? t->data + bytes : t->data, out));
     rshi_storage_hold(t->storage);
     return RSH_OK;
 }
@@ -173,7 +174,7 @@ const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t ? t->shape : NUL
 const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t ? t->strides : NULL; }
 int64_t rsh_tensor_count(const rsh_tensor *t) { return t ? t->count : 0; }
 
-/* Strides of dims of size 1 are never used. */
+/* Strides of dims of size 1 are ignored. */
 bool rsh_tensor_dense(const rsh_tensor *t) {
     int64_t step = 1;
     if (!t) return false;
@@ -191,7 +192,7 @@ bool rshi_tensor_alone(const rsh_tensor *t) {
     return (s->owner || s->deleter) && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
 }
 
-/* ---- storage ---- */
+/* ---- the storage ---- */
 
 void *rsh_tensor_storage(const rsh_tensor *t) { return t ? t->storage->data : NULL; }
 size_t rsh_tensor_storage_bytes(const rsh_tensor *t) { return t ? t->storage->bytes : 0; }

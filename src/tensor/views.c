@@ -1,4 +1,4 @@
-/* Views for which the caller gives no strides: a box of a tensor, and a tensor with two dims swapped. */
+/* Views: a box of a tensor, and a tensor with two dims swapped. */
 #include <reshard/tensor.h>
 
 #include <string.h>

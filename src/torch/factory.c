@@ -1,35 +1,35 @@
-/* Factory: tensors of a spec and a size, filled with what was asked for. */
+/* Factory: creates filled tensors from a spec and a size. */
 #include "torch/impl.h"
 
 #include "math/math.h"
 
-static rsh_status take_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
+static rsh_status read_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
     *out = (rsh_torch_opts)RSH_TORCH_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(given, RSH_TORCH_OPTS_INIT, out));
-    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)out->props.dtype);
+    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)out->props.dtype);
     return RSH_OK;
 }
 
-static rsh_status make(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts, bool zero,
-                       rsh_torch_tensor **out) {
+static rsh_status new_tensor(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts, bool zero,
+                             rsh_torch_tensor **out) {
     rsh_torch_opts o;
     RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
-    RSH_TRY(take_opts(opts, &o));
+    RSH_TRY(read_opts(opts, &o));
     return rshi_torch_new(spec, ndim, size, &o.props, o.group, zero, out);
 }
 
 rsh_status rsh_torch_empty(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                            rsh_torch_tensor **out) {
-    return make(spec, ndim, size, opts, false, out);
+    return new_tensor(spec, ndim, size, opts, false, out);
 }
 
 rsh_status rsh_torch_zeros(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                            rsh_torch_tensor **out) {
-    return make(spec, ndim, size, opts, true, out);
+    return new_tensor(spec, ndim, size, opts, true, out);
 }
 
-/* A tensor that could not be filled is freed. */
-static rsh_status finish(rsh_status st, rsh_torch_tensor *t, rsh_torch_tensor **out) {
+/* Frees a tensor that could not be filled. */
+static rsh_status finish_tensor(rsh_status st, rsh_torch_tensor *t, rsh_torch_tensor **out) {
     if (st)
         rsh_torch_free(t);
     else
@@ -41,23 +41,23 @@ rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size, c
                           const rsh_torch_opts *opts, rsh_torch_tensor **out) {
     rsh_torch_tensor *t;
     RSH_REQUIRE(value && out, RSH_EVALUE, value ? "out is NULL" : "fill value is NULL");
-    RSH_TRY(make(spec, ndim, size, opts, false, &t));
+    RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill(t->sharded->part[i], value);
-    return finish(st, t, out);
+    return finish_tensor(st, t, out);
 }
 
 rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                           rsh_torch_tensor **out) {
     rsh_torch_tensor *t;
     RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
-    RSH_TRY(make(spec, ndim, size, opts, false, &t));
+    RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill_number(t->sharded->part[i], 1);
-    return finish(st, t, out);
+    return finish_tensor(st, t, out);
 }
 
-/* Each rank fills its shards, in order, from its own stream. */
+/* Each rank fills its shards in order from its own stream. */
 static rsh_status fill_random(const rsh_torch_tensor *t, uint64_t seed, bool normal) {
     rsh_random from = {.seed = seed, .stream = (uint64_t)t->sharded->comm->rank + 1};
     rsh_status st = RSH_OK;
@@ -79,11 +79,11 @@ static rsh_status make_random(const rsh_spec *spec, int ndim, const int64_t *siz
                               bool normal, rsh_torch_tensor **out) {
     rsh_torch_opts o;
     rsh_torch_tensor *t;
-    RSH_TRY(take_opts(opts, &o));
+    RSH_TRY(read_opts(opts, &o));
     RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
     RSH_TRY(check_random(o.props.dtype));
-    RSH_TRY(make(spec, ndim, size, opts, false, &t));
-    return finish(fill_random(t, o.seed, normal), t, out);
+    RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
+    return finish_tensor(fill_random(t, o.seed, normal), t, out);
 }
 
 rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
@@ -118,7 +118,7 @@ rsh_status rsh_torch_zeros_like(const rsh_torch_tensor *t, const rsh_tensor_prop
 rsh_status rsh_torch_ones_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_torch_tensor **out) {
     rsh_torch_tensor *made;
     RSH_TRY(make_like(t, props, false, out ? &made : NULL));
-    return finish(rsh_torch_constant(made, 1), made, out);
+    return finish_tensor(rsh_torch_constant(made, 1), made, out);
 }
 
 rsh_status rsh_torch_full_like(const rsh_torch_tensor *t, const void *value, const rsh_tensor_props *props,
@@ -128,7 +128,7 @@ rsh_status rsh_torch_full_like(const rsh_torch_tensor *t, const void *value, con
     RSH_TRY(make_like(t, props, false, out ? &made : NULL));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < made->sharded->nparts && !st; i++) st = rsh_math_fill(made->sharded->part[i], value);
-    return finish(st, made, out);
+    return finish_tensor(st, made, out);
 }
 
 static rsh_status random_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, uint64_t seed, bool normal,
@@ -136,7 +136,7 @@ static rsh_status random_like(const rsh_torch_tensor *t, const rsh_tensor_props 
     rsh_torch_tensor *made;
     if (t) RSH_TRY(check_random(props ? props->dtype : t->props.dtype));
     RSH_TRY(make_like(t, props, false, out ? &made : NULL));
-    return finish(fill_random(made, seed, normal), made, out);
+    return finish_tensor(fill_random(made, seed, normal), made, out);
 }
 
 rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, uint64_t seed,

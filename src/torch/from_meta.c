@@ -1,5 +1,5 @@
-/* From metadata: a sharded tensor out of this rank's shards or tensor and a description of the whole that is taken on
- * trust.  Local. */
+/* From metadata: creates a sharded tensor from this rank's shards or tensor and a description of the whole, which is
+ * not compared with other ranks.  Local. */
 #include "torch/impl.h"
 
 /* ---- shards and metadata ---- */
@@ -57,9 +57,9 @@ static rsh_status check_shards(int64_t n, const rsh_shard *shards, const rsh_ten
     return rshi_shards_check(m->nshards, m->shards, m->ndim, m->size);
 }
 
-/* `spec` as given or inferred. */
-static rsh_status join(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta, const rsh_spec *spec,
-                       rsh_group *group, rsh_torch_tensor **out) {
+/* `spec` is given or inferred. */
+static rsh_status create_from_shards(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta,
+                                     const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
     rshi_outline o;
     RSH_TRY(rshi_outline_make(spec, meta->ndim, meta->size, &meta->props, group, &o));
     rsh_status st = rsh_tensor_meta_same(o.meta, meta)
@@ -80,7 +80,7 @@ rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards, co
     RSH_REQUIRE(n < 1 || shards, RSH_EVALUE, "got %lld shards but the list is NULL", (long long)n);
     RSH_TRY(check_shards(n, shards, meta, comm->rank));
     if (!spec) RSH_TRY(rsh_spec_infer(meta->nshards, meta->shards, &inferred));
-    rsh_status st = join(n, shards, meta, spec ? spec : inferred, group, out);
+    rsh_status st = create_from_shards(n, shards, meta, spec ? spec : inferred, group, out);
     rsh_spec_free(inferred);
     return st;
 }

@@ -1,18 +1,18 @@
-/* From shards: a sharded tensor out of what each rank has, compared between all ranks first. */
+/* From shards: creates a sharded tensor from the shards of all ranks, after comparing them. */
 #include "torch/impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank says about itself; the metadata of its shards follow. */
+/* What a rank sends about itself, followed by the metadata of its shards. */
 typedef struct account {
     int64_t nshards;
     int32_t ndim;
-    int64_t size[RSH_MAX_NDIM]; /* of the whole; -1: to be worked out */
+    int64_t size[RSH_MAX_NDIM]; /* of the whole tensor; -1: to be computed */
     rsh_tensor_props props;     /* of its shards, if it has any */
 } account;
 
-/* ---- this rank alone ---- */
+/* ---- checks of this rank alone ---- */
 
 static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     long long n = (long long)i;
@@ -28,7 +28,7 @@ static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     return RSH_OK;
 }
 
-/* The property in which two sets of them differ; NULL: none that matters. */
+/* Returns the name of a property that differs; NULL: none. */
 static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_props *b) {
     if (a->dtype != b->dtype) return "dtype";
     if (a->requires_grad != b->requires_grad) return "requires_grad";
@@ -38,7 +38,7 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
     RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
-                shards ? "" : " at NULL");
+                shards ? "" : " (NULL)");
     RSH_REQUIRE(size, RSH_EVALUE, "global size is NULL");
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
@@ -69,7 +69,7 @@ static rsh_status write_account(int64_t n, const rsh_shard *shards, int ndim, co
     return RSH_OK;
 }
 
-/* ---- all ranks together; the same on each of them ---- */
+/* ---- all ranks together, with the same result on each ---- */
 
 static const account *account_of(const rsh_objects *o, int rank) { return o->data[rank]; }
 static const rsh_shard_meta *shards_of(const rsh_objects *o, int rank) {
@@ -77,7 +77,7 @@ static const rsh_shard_meta *shards_of(const rsh_objects *o, int rank) {
 }
 
 static rsh_status compare_accounts(const rsh_objects *o) {
-    int first = -1; /* rank that has shards */
+    int first = -1; /* first rank that has shards */
     const account *zero = account_of(o, 0);
     for (int r = 0; r < o->n; r++) {
         const account *a = account_of(o, r);
@@ -92,16 +92,16 @@ static rsh_status compare_accounts(const rsh_objects *o) {
     return RSH_OK;
 }
 
-/* The whole as the ranks see it. */
+/* The whole tensor, from the data of all ranks. */
 typedef struct whole {
     int64_t n;
-    rsh_shard_meta *shards; /* owned, by rank and then as each rank gave them */
+    rsh_shard_meta *shards; /* owned; by rank, then in the order in which each rank gave them */
     int ndim;
     int64_t size[RSH_MAX_NDIM];
     rsh_tensor_props props;
 } whole;
 
-static rsh_status collect(const rsh_objects *o, whole *w) {
+static rsh_status collect_shards(const rsh_objects *o, whole *w) {
     const account *zero = account_of(o, 0);
     for (int r = 0; r < o->n; r++) w->n += account_of(o, r)->nshards;
     w->shards = rshi_alloc((size_t)w->n, sizeof *w->shards);
@@ -122,8 +122,8 @@ static bool is_open(const whole *w) {
     return false;
 }
 
-/* What was not left to be worked out must be as it was given. */
-static rsh_status keeps_given(const account *given, const whole *w) {
+/* Sizes that the caller gave must match the computed ones. */
+static rsh_status check_given_size(const account *given, const whole *w) {
     for (int d = 0; d < w->ndim; d++)
         RSH_REQUIRE(given->size[d] < 0 || given->size[d] == w->size[d], RSH_EVALUE,
                     "global size is %lld along dim %d, but the shards have %lld together", (long long)given->size[d], d,
@@ -131,8 +131,8 @@ static rsh_status keeps_given(const account *given, const whole *w) {
     return RSH_OK;
 }
 
-/* Work out size and offsets: one shard a rank, stacked along dim 0 in the order of ranks. */
-static rsh_status stack(const rsh_objects *o, whole *w) {
+/* Computes size and offsets: one shard per rank, stacked along dim 0 in rank order. */
+static rsh_status stack_shards(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
         RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE,
                     "computing the global size requires one shard on every rank; rank %d has %lld", r,
@@ -147,31 +147,31 @@ static rsh_status stack(const rsh_objects *o, whole *w) {
         RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
                     RSH_EVALUE, "shard of rank %lld does not fit the others", (long long)i);
     }
-    return keeps_given(account_of(o, 0), w);
+    return check_given_size(account_of(o, 0), w);
 }
 
-/* The rank's shards with the places that were worked out. */
-static rsh_status adopt(const rshi_outline *o, int64_t n, const rsh_shard *shards, const whole *w, bool stacked,
-                        rsh_torch_tensor **out) {
+/* Adopts the rank's shards with the computed offsets. */
+static rsh_status adopt_shards(const rshi_outline *o, int64_t n, const rsh_shard *shards, const whole *w, bool stacked,
+                               rsh_torch_tensor **out) {
     if (!stacked || !n) return rshi_torch_adopt(o, n, shards, out);
     rsh_shard placed = shards[0];
     placed.meta = w->shards[o->comm->rank];
     return rshi_torch_adopt(o, 1, &placed, out);
 }
 
-static rsh_status build(const rsh_objects *all, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
-                        rsh_torch_tensor **out) {
+static rsh_status build_tensor(const rsh_objects *all, int64_t n, const rsh_shard *shards, rsh_group *group, whole *w,
+                               rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
     rshi_outline o = {.spec = NULL};
     rsh_status st;
     RSH_TRY(compare_accounts(all));
-    RSH_TRY(collect(all, w));
+    RSH_TRY(collect_shards(all, w));
     bool stacked = is_open(w);
-    if (stacked) RSH_TRY(stack(all, w));
+    if (stacked) RSH_TRY(stack_shards(all, w));
     RSH_TRY(rshi_shards_check(w->n, w->shards, w->ndim, w->size));
     RSH_TRY(rsh_spec_infer(w->n, w->shards, &spec));
     RSH_GOTO(rshi_outline_make(spec, w->ndim, w->size, &w->props, group, &o));
-    RSH_GOTO(adopt(&o, n, shards, w, stacked, out));
+    RSH_GOTO(adopt_shards(&o, n, shards, w, stacked, out));
 out:
     rshi_outline_clear(&o);
     rsh_spec_free(spec);
@@ -192,7 +192,7 @@ rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim, c
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(comm, "torch_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));
-    st = build(all, n, shards, group, &w, &t);
+    st = build_tensor(all, n, shards, group, &w, &t);
     RSH_GOTO(rshi_comm_open(comm, "torch_from_shards: result", 0, NULL, st));
     *out = t;
     t = NULL;

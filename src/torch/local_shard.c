@@ -1,4 +1,4 @@
-/* Local shard: a tensor and which part of the whole it is. */
+/* Local shard: a tensor and its position in the whole tensor. */
 #include "torch/impl.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ void rsh_shard_clear(rsh_shard *s) {
     s->tensor = NULL;
 }
 
-/* The struct is the user's: what it says of its tensor need not be so. */
+/* Metadata from the user; validate it. */
 rsh_status rshi_shard_check(const rsh_shard *s, int64_t i) {
     RSH_REQUIRE(s->tensor, RSH_EVALUE, "shard %lld has no tensor", (long long)i);
     RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld must be strided", (long long)i);

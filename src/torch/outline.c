@@ -1,4 +1,4 @@
-/* Outline: what a tensor will be, before it has memory: spec, properties, metadata of all shards and the layout. */
+/* Outline: describes a tensor before it has memory: spec, properties, metadata of all shards and the layout. */
 #include "torch/impl.h"
 
 rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm) {
@@ -12,7 +12,7 @@ rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm)
 }
 
 rsh_status rshi_props_check(const rsh_tensor_props *p) {
-    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)p->dtype);
+    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
     RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "memory format must be contiguous");
     RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME,

@@ -1,4 +1,4 @@
-/* Partial: a tensor whose value is the reduction of what all ranks hold. */
+/* Partial: a tensor whose value is the reduction of the local tensors of all ranks. */
 #include "torch/impl.h"
 
 #include <string.h>
@@ -7,12 +7,12 @@
 
 struct rsh_partial {
     rsh_group *group, *world; /* borrowed; `world` counts its tensors */
-    rsh_sharded *sharded; /* owned: "f32[5,4] on x=W sum(x)", one part on every rank */
+    rsh_sharded *sharded;     /* owned; "f32[5,4] on x=W sum(x)", one part on every rank */
 };
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* "f32[5,4] on x=W sum(x)" */
+/* Creates the layout "f32[5,4] on x=W sum(x)". */
 static rsh_status make_layout(const rsh_tensor *t, rsh_op op, int64_t ranks, rsh_layout **out) {
     rsh_layout_desc d = {
         .dtype = rsh_tensor_dtype(t), .ndim = rsh_tensor_ndim(t), .naxes = 1, .op = op, .npartial = 1};
@@ -21,8 +21,8 @@ static rsh_status make_layout(const rsh_tensor *t, rsh_op op, int64_t ranks, rsh
     return rsh_layout_new(&d, out);
 }
 
-/* Shares the storage of `tensor`. */
-static rsh_status make(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rsh_partial **out) {
+/* Creates a partial tensor that shares the storage of `tensor`. */
+static rsh_status new_partial(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rsh_partial **out) {
     rsh_layout *l;
     rsh_comm *comm = rsh_group_comm(group);
     RSH_TRY(make_layout(tensor, op, comm->size, &l));
@@ -42,10 +42,10 @@ static rsh_status make(const rsh_tensor *tensor, rsh_op op, rsh_group *group, rs
 rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group, rsh_partial **out) {
     rsh_comm *comm;
     RSH_REQUIRE(local && out, RSH_EVALUE, "partial tensor: tensor and out must not be NULL");
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "%d is not an op", (int)op);
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "unknown reduction %d", (int)op);
     RSH_TRY(rsh_op_check(op, rsh_tensor_dtype(local)));
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    return make(local, op, group, out);
+    return new_partial(local, op, group, out);
 }
 
 void rsh_partial_free(rsh_partial *p) {
@@ -62,9 +62,9 @@ const rsh_tensor *rsh_partial_tensor(const rsh_partial *p) { return p ? tensor_o
 rsh_op rsh_partial_op(const rsh_partial *p) { return p ? op_of(p) : RSH_OP_NONE; }
 rsh_group *rsh_partial_group(const rsh_partial *p) { return p ? p->group : NULL; }
 
-/* ---- reduce and cut ---- */
+/* ---- resharding ---- */
 
-static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_torch_tensor **made) {
+static rsh_status prepare_reshard(const rsh_partial *p, const rsh_spec *spec, bool result, rsh_torch_tensor **made) {
     const rsh_tensor *t = tensor_of(p);
     rsh_dtype dtype = rsh_tensor_dtype(t);
     rsh_tensor_props props = rsh_tensor_get_props(t);
@@ -78,7 +78,7 @@ static rsh_status prepare(const rsh_partial *p, const rsh_spec *spec, bool resul
 rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(p, RSH_EVALUE, "partial tensor is NULL");
-    rsh_status st = prepare(p, spec, out != NULL, &made);
+    rsh_status st = prepare_reshard(p, spec, out != NULL, &made);
     st = rshi_reshard_as(p->sharded->comm, "partial_reshard", st, p->sharded, made ? made->sharded : NULL, NULL);
     if (st)
         rsh_torch_free(made);
@@ -87,13 +87,13 @@ rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec, rsh_t
     return st;
 }
 
-/* ---- views and joins ---- */
+/* ---- transpose and cat ---- */
 
 rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out) {
     rsh_tensor *view;
     RSH_REQUIRE(p && out, RSH_EVALUE, "partial tensor and out must not be NULL");
     RSH_TRY(rsh_tensor_transpose(tensor_of(p), a, b, &view));
-    rsh_status st = make(view, op_of(p), p->group, out);
+    rsh_status st = new_partial(view, op_of(p), p->group, out);
     rsh_tensor_free(view);
     return st;
 }
@@ -115,7 +115,7 @@ static rsh_status check_join(int n, const rsh_partial *const *list) {
     return RSH_OK;
 }
 
-/* The shape of the whole; dim is normalised. */
+/* Computes the shape of the result; dim is not negative. */
 static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int64_t *shape) {
     int ndim = rsh_tensor_ndim(tensor_of(list[0]));
     memcpy(shape, rsh_tensor_shape(tensor_of(list[0])), (size_t)ndim * sizeof *shape);
@@ -132,7 +132,7 @@ static rsh_status join_shape(int n, const rsh_partial *const *list, int dim, int
     return RSH_OK;
 }
 
-/* `from` into the dense tensor `to`, from index `at` of a dim on. */
+/* Copies `from` into the dense tensor `to`, starting at index `at` of a dim. */
 static rsh_status copy_slab(const rsh_tensor *from, const rsh_tensor *to, int dim, int64_t at) {
     int64_t offsets[RSH_MAX_NDIM] = {0};
     rsh_tensor *slab;
@@ -160,7 +160,7 @@ rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_p
         st = copy_slab(tensor_of(list[i]), all, dim, at);
         at += rsh_tensor_shape(tensor_of(list[i]))[dim];
     }
-    if (!st) st = make(all, op_of(list[0]), list[0]->group, out);
+    if (!st) st = new_partial(all, op_of(list[0]), list[0]->group, out);
     rsh_tensor_free(all);
     return st;
 }

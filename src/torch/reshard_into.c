@@ -1,7 +1,7 @@
-/* Reshard into: the move for loops.  The comm remembers plan and binding. */
+/* Reshard into: a reshard for loops.  The comm caches plan and binding. */
 #include "torch/impl.h"
 
-static rsh_status check(const rsh_torch_tensor *t, const rsh_torch_tensor *out) {
+static rsh_status check_destination(const rsh_torch_tensor *t, const rsh_torch_tensor *out) {
     RSH_REQUIRE(out, RSH_EVALUE, "reshard_into: destination is NULL");
     RSH_REQUIRE(out->sharded->comm == t->sharded->comm, RSH_EVALUE,
                 "reshard_into: source and destination belong to different groups");
@@ -18,6 +18,6 @@ static rsh_status check(const rsh_torch_tensor *t, const rsh_torch_tensor *out) 
 
 rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out) {
     RSH_REQUIRE(t, RSH_EVALUE, "reshard_into: source is NULL");
-    return rshi_reshard_as(t->sharded->comm, "torch_reshard_into", check(t, out), t->sharded, out ? out->sharded : NULL,
-                           NULL);
+    return rshi_reshard_as(t->sharded->comm, "torch_reshard_into", check_destination(t, out), t->sharded,
+                           out ? out->sharded : NULL, NULL);
 }

@@ -1,12 +1,11 @@
-/* Reshard parts: the three functions that PyTorch's reshard is made of, for specs in which each of W ranks owns one
- * chunk. */
+/* Reshard parts: the three functions of PyTorch's reshard, for specs in which each of W ranks owns one chunk. */
 #include "torch/impl.h"
 
 #include <string.h>
 
 /* ---- metadata by rank ---- */
 
-/* Fill `by_rank` from metadata in placement order; RSH_EVALUE unless every rank owns one. */
+/* Fills `by_rank` from metadata in placement order; RSH_EVALUE unless every rank owns one chunk. */
 static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *by_rank, int *ranks) {
     for (int r = 0; r < W; r++) by_rank[r] = (rsh_shard_meta){.ndim = -1};
     for (int c = 0; c < W; c++) {
@@ -20,8 +19,8 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
     return RSH_OK;
 }
 
-static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
-                        int *ranks) {
+static rsh_status build_by_rank(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
+                                int *ranks) {
     const rsh_tensor_props props = RSH_TENSOR_PROPS_INIT;
     const rsh_remote_device *placements;
     rsh_tensor_meta *m;
@@ -36,13 +35,13 @@ static rsh_status build(int ndim, const int64_t *size, const rsh_spec *spec, int
     return st;
 }
 
-/* Results are written only on success, so they are made beside their places. */
+/* Results are written only on success, so they are first computed in temporary memory. */
 rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                                 int *ranks) {
     RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank: spec, ranks and out must be given");
     rsh_shard_meta *list = rshi_calloc((size_t)W, sizeof *list);
     int *order = rshi_calloc((size_t)W, sizeof *order);
-    rsh_status st = list && order ? build(ndim, size, spec, W, list, order) : rshi_nomem();
+    rsh_status st = list && order ? build_by_rank(ndim, size, spec, W, list, order) : rshi_nomem();
     if (!st) memcpy(by_rank, list, (size_t)W * sizeof *list);
     if (!st && ranks) memcpy(ranks, order, (size_t)W * sizeof *order);
     rshi_free(list);
@@ -50,7 +49,7 @@ rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *s
     return st;
 }
 
-/* ---- a rank's chunk from one spec to another ---- */
+/* ---- moving a rank's chunk from one spec to another ---- */
 
 typedef struct moving {
     rsh_group *group;
@@ -91,8 +90,8 @@ static rsh_status wrap_source(moving *m, const rsh_tensor *local, int ndim, cons
     return st;
 }
 
-static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
-                          const rsh_spec *to, bool same, bool results) {
+static rsh_status prepare_move(moving *m, const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                               const rsh_spec *to, bool same, bool results) {
     RSH_REQUIRE(local && from && to && results, RSH_EVALUE, "local tensor, specs and results must not be NULL");
     int W = m->comm->size;
     rsh_tensor_props props = rsh_tensor_get_props(local);
@@ -100,23 +99,23 @@ static rsh_status prepare(moving *m, const rsh_tensor *local, int ndim, const in
     m->to = rshi_calloc((size_t)W, sizeof *m->to);
     if (!m->from || !m->to) return rshi_nomem();
     RSH_TRY(check_dims(ndim, from, to, same));
-    RSH_TRY(build(ndim, size, from, W, m->from, NULL));
-    RSH_TRY(build(ndim, size, to, W, m->to, NULL));
+    RSH_TRY(build_by_rank(ndim, size, from, W, m->from, NULL));
+    RSH_TRY(build_by_rank(ndim, size, to, W, m->to, NULL));
     RSH_TRY(check_local(local, &m->from[m->comm->rank]));
     RSH_TRY(wrap_source(m, local, ndim, size, from));
     return rshi_torch_new(to, ndim, size, &props, m->group, false, &m->made);
 }
 
-static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from, const rsh_spec *to,
-                       rsh_group *group, bool same, rsh_shard *out, rsh_shard_meta *by_rank) {
+static rsh_status move_chunk(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
+                             const rsh_spec *to, rsh_group *group, bool same, rsh_shard *out, rsh_shard_meta *by_rank) {
     moving m = {.group = group};
     RSH_TRY(rshi_group_take(group, &m.group, &m.comm));
-    rsh_status st = prepare(&m, local, ndim, size, from, to, same, out && by_rank);
+    rsh_status st = prepare_move(&m, local, ndim, size, from, to, same, out && by_rank);
     st = rshi_reshard_as(m.comm, same ? "reshuffle_local_shard" : "reshard_local_shard", st, m.src,
                          m.made ? m.made->sharded : NULL, NULL);
     if (!st) {
         *out = m.made->shards[0];
-        m.made->sharded->part[0] = NULL; /* the caller's now */
+        m.made->sharded->part[0] = NULL; /* now owned by the caller */
         memcpy(by_rank, m.to, (size_t)m.comm->size * sizeof *by_rank);
     }
     rsh_sharded_free(m.src);
@@ -128,10 +127,10 @@ static rsh_status move(const rsh_tensor *local, int ndim, const int64_t *size, c
 
 rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
                                      const rsh_spec *to, rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
-    return move(local, ndim, size, from, to, group, true, out, by_rank);
+    return move_chunk(local, ndim, size, from, to, group, true, out, by_rank);
 }
 
 rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, const int64_t *size, const rsh_spec *from,
                                    const rsh_spec *to, rsh_group *group, rsh_shard *out, rsh_shard_meta *by_rank) {
-    return move(local, ndim, size, from, to, group, false, out, by_rank);
+    return move_chunk(local, ndim, size, from, to, group, false, out, by_rank);
 }

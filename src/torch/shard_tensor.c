@@ -1,11 +1,11 @@
-/* Shard tensor: a whole tensor of one rank, cut by a spec and handed out. */
+/* Shard tensor: cuts a whole tensor of one rank by a spec and sends each rank its shards. */
 #include "torch/impl.h"
 
 #include <string.h>
 
 #include "spec/spec.h"
 
-/* What a rank asks for; the text of its spec follows. */
+/* The arguments of a rank, followed by the text of its spec. */
 typedef struct wish {
     int32_t src_rank;
     int32_t dtype;
@@ -24,7 +24,7 @@ typedef struct cutting {
     rsh_tensor_props props;
 } cutting;
 
-/* ---- do all ranks want the same? ---- */
+/* ---- comparing the arguments of all ranks ---- */
 
 static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out) {
     RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s: tensor, spec and out must not be NULL",
@@ -53,7 +53,7 @@ static rsh_status write_wish(const cutting *c, char **out, size_t *bytes) {
     return RSH_OK;
 }
 
-/* Texts may differ in the sign of a dim that they name alike. */
+/* Equal specs may have different texts, because a dim may be given as negative. */
 static bool same_spec(const char *a, const char *b, int ndim) {
     rsh_spec *x = NULL, *y = NULL;
     if (!strcmp(a, b)) return true;
@@ -84,8 +84,8 @@ static rsh_status compare_wishes(const rsh_objects *o) {
     return RSH_OK;
 }
 
-/* Collective.  Every rank comes to the same conclusion. */
-static rsh_status agree(cutting *c, const rsh_torch_tensor *const *out) {
+/* Collective.  Every rank reaches the same verdict. */
+static rsh_status agree_on_arguments(cutting *c, const rsh_torch_tensor *const *out) {
     char *mine = NULL;
     size_t bytes = 0;
     rsh_objects *all = NULL;
@@ -93,7 +93,8 @@ static rsh_status agree(cutting *c, const rsh_torch_tensor *const *out) {
     if (!st) st = write_wish(c, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(c->group, mine, bytes, &all));
-    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL, compare_wishes(all))); /* the comparison may run out of memory */
+    RSH_GOTO(rshi_comm_open(c->comm, c->name, 0, NULL,
+                            compare_wishes(all))); /* the comparison may run out of memory on one rank */
 out:
     rsh_objects_free(all);
     rshi_free(mine);
@@ -102,7 +103,7 @@ out:
 
 /* ---- cutting ---- */
 
-static rsh_status prepare(const cutting *c, rsh_torch_tensor **made, rsh_sharded **src) {
+static rsh_status prepare_cut(const cutting *c, rsh_torch_tensor **made, rsh_sharded **src) {
     rsh_layout *l;
     int ndim = rsh_tensor_ndim(c->tensor);
     const int64_t *shape = rsh_tensor_shape(c->tensor);
@@ -113,10 +114,10 @@ static rsh_status prepare(const cutting *c, rsh_torch_tensor **made, rsh_sharded
     return st;
 }
 
-static rsh_status cut(const cutting *c, rsh_torch_tensor **out) {
+static rsh_status cut_and_send(const cutting *c, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     rsh_sharded *src = NULL;
-    rsh_status st = prepare(c, &made, &src);
+    rsh_status st = prepare_cut(c, &made, &src);
     st = rshi_reshard_as(c->comm, c->name, st, src, made ? made->sharded : NULL, NULL);
     rsh_sharded_free(src);
     if (st)
@@ -126,20 +127,20 @@ static rsh_status cut(const cutting *c, rsh_torch_tensor **out) {
     return st;
 }
 
-static rsh_status start(cutting *c, const rsh_tensor_props *props, rsh_torch_tensor **out) {
+static rsh_status start_call(cutting *c, const rsh_tensor_props *props, rsh_torch_tensor **out) {
     RSH_TRY(rshi_group_take(c->group, &c->group, &c->comm));
     if (c->tensor) c->props = props ? *props : rsh_tensor_get_props(c->tensor);
-    return agree(c, (const rsh_torch_tensor *const *)out);
+    return agree_on_arguments(c, (const rsh_torch_tensor *const *)out);
 }
 
 rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
                           const rsh_tensor_props *props, rsh_torch_tensor **out) {
     cutting c = {.name = "torch_scatter", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
-    RSH_TRY(start(&c, props, out));
-    return cut(&c, out);
+    RSH_TRY(start_call(&c, props, out));
+    return cut_and_send(&c, out);
 }
 
-/* A kind of the user's shards by itself; what it makes of the flags is not known to it. */
+/* Calls the sharder of a user-defined kind.  The sharder does not know the properties, so they are set here. */
 static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
     const rsh_spec_kind *kind = rshi_spec_kind(c->spec);
     const rsh_spec_sharder *sharder = kind->sharder;
@@ -161,6 +162,6 @@ static rsh_status shard_by_kind(const cutting *c, rsh_torch_tensor **out) {
 rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank, rsh_group *group,
                             const rsh_tensor_props *props, rsh_torch_tensor **out) {
     cutting c = {.name = "shard_tensor", .tensor = tensor, .spec = spec, .src_rank = src_rank, .group = group};
-    RSH_TRY(start(&c, props, out));
-    return rshi_spec_is_chunk(spec) ? cut(&c, out) : shard_by_kind(&c, out);
+    RSH_TRY(start_call(&c, props, out));
+    return rshi_spec_is_chunk(spec) ? cut_and_send(&c, out) : shard_by_kind(&c, out);
 }

@@ -1,13 +1,13 @@
-/* Sharded tensor: one of the core with a spec, properties and a group, and the questions that can be asked of it. */
+/* Sharded tensor: one of the core with a spec, properties and a group, and its getters. */
 #include "torch/impl.h"
 
 #include <string.h>
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* A tensor around `sharded`, which it takes over, also where it fails.  Its shards have no boxes yet. */
-static rsh_status wrap(rsh_group *group, const rsh_spec *spec, const rsh_tensor_props *props, rsh_sharded *sharded,
-                       rsh_torch_tensor **out) {
+/* Creates a tensor around `sharded` and takes ownership of it, even if it fails.  The shards' boxes are not set. */
+static rsh_status wrap_sharded(rsh_group *group, const rsh_spec *spec, const rsh_tensor_props *props,
+                               rsh_sharded *sharded, rsh_torch_tensor **out) {
     rsh_torch_tensor *t = RSHI_NEW(rsh_torch_tensor);
     rsh_shard *shards = rshi_calloc((size_t)sharded->nparts, sizeof *shards);
     if (!t || !shards) {
@@ -24,9 +24,9 @@ static rsh_status wrap(rsh_group *group, const rsh_spec *spec, const rsh_tensor_
     return RSH_OK;
 }
 
-/* The parts of the core's tensor are the entries of the metadata that this rank owns, in that order. */
+/* The parts of the core's tensor are the entries of the metadata that this rank owns, in the same order. */
 static rsh_status wrap_outline(const rshi_outline *o, rsh_sharded *sharded, rsh_torch_tensor **out) {
-    RSH_TRY(wrap(o->group, o->spec, &o->props, sharded, out));
+    RSH_TRY(wrap_sharded(o->group, o->spec, &o->props, sharded, out));
     int64_t at = rshi_outline_next_owned(o, 0);
     for (int64_t i = 0; i < sharded->nparts; i++, at = rshi_outline_next_owned(o, at + 1))
         (*out)->shards[i].meta = o->meta->shards[at];
@@ -48,7 +48,7 @@ rsh_status rshi_torch_new(const rsh_spec *spec, int ndim, const int64_t *size, c
     return st;
 }
 
-/* The layout with another dtype. */
+/* Creates the layout with another dtype. */
 static rsh_status retype(const rsh_layout *l, rsh_dtype dtype, rsh_layout **out) {
     rsh_layout_desc d = *rsh_layout_describe(l);
     d.dtype = dtype;
@@ -59,7 +59,7 @@ static rsh_status retype(const rsh_layout *l, rsh_dtype dtype, rsh_layout **out)
 
 static rsh_status wrap_like(const rsh_torch_tensor *t, const rsh_tensor_props *props, rsh_sharded *sharded,
                             rsh_torch_tensor **out) {
-    RSH_TRY(wrap(t->group, t->spec, props, sharded, out));
+    RSH_TRY(wrap_sharded(t->group, t->spec, props, sharded, out));
     for (int64_t i = 0; i < sharded->nparts; i++) (*out)->shards[i].meta = t->shards[i].meta;
     return RSH_OK;
 }
@@ -86,7 +86,7 @@ rsh_status rshi_torch_share(const rsh_torch_tensor *t, const rsh_tensor_props *p
     return wrap_like(t, props, s, out);
 }
 
-/* The first of the shards from `*next` on, around the end of the list, that has this box and is not taken. */
+/* Finds the next unused shard with this box, starting at `*next` and wrapping at the end of the list. */
 static const rsh_shard *find_box(const rsh_shard_meta *m, int64_t n, const rsh_shard *shards, bool *taken,
                                  int64_t *next) {
     for (int64_t i = 0; i < n; i++) {
@@ -135,13 +135,13 @@ void rsh_torch_free(rsh_torch_tensor *t) {
     rshi_free(t);
 }
 
-/* ---- questions ---- */
+/* ---- getters ---- */
 
 rsh_status rshi_torch_meta_new(const rsh_torch_tensor *t, rsh_tensor_meta **out) {
     return rsh_spec_build(t->spec, rsh_torch_ndim(t), rshi_torch_shape(t), &t->props, out);
 }
 
-/* A tensor is used by one thread at a time, so that what it keeps may be found by those who only read. */
+/* Only one thread uses a tensor at a time, so the cached metadata can be created through a const pointer. */
 const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t) {
     if (t && !t->meta) rshi_torch_meta_new(t, &((rsh_torch_tensor *)t)->meta);
     return t ? t->meta : NULL;

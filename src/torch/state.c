@@ -1,9 +1,9 @@
-/* State: a rank's sharded tensor written to and read from bytes. */
+/* State: writes a rank's sharded tensor to bytes, and reads it back. */
 #include "torch/state.h"
 
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states hold numbers as this machine does");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states have the byte order of little-endian machines");
 
 rsh_status rshi_state_ranks(const rsh_group *g, int ranks[RSHI_STATE_RANKS]) {
     const rsh_group *world = rsh_group_default();
@@ -22,8 +22,8 @@ typedef struct writer {
     uint64_t hash;
 } writer;
 
-/* Large pieces go out in portions, so that sinks with small counters are safe. */
-static rsh_status put(writer *w, const void *data, size_t bytes) {
+/* Writes large pieces in portions, for sinks with small counters. */
+static rsh_status write_bytes(writer *w, const void *data, size_t bytes) {
     const size_t most = (size_t)1 << 30;
     w->hash = rshi_hash(data, bytes, w->hash);
     for (size_t at = 0; at < bytes;) {
@@ -35,7 +35,7 @@ static rsh_status put(writer *w, const void *data, size_t bytes) {
     return RSH_OK;
 }
 
-static int keep(void *ctx, const char *text, size_t length) {
+static int append_text(void *ctx, const char *text, size_t length) {
     rshi_text *t = ctx;
     rshi_text_add(t, "%.*s", (int)length, text);
     return t->failed;
@@ -60,13 +60,14 @@ static void write_head(const rsh_torch_tensor *t, const int *ranks, size_t meta,
 static rsh_status write_state(const rsh_torch_tensor *t, const int *ranks, const rshi_text *meta, writer *w) {
     char head[RSHI_STATE_HEAD];
     write_head(t, ranks, meta->length, head);
-    RSH_TRY(put(w, head, sizeof head));
-    RSH_TRY(put(w, meta->data, meta->length));
-    RSH_TRY(put(w, rsh_spec_text(t->spec), strlen(rsh_spec_text(t->spec))));
+    RSH_TRY(write_bytes(w, head, sizeof head));
+    RSH_TRY(write_bytes(w, meta->data, meta->length));
+    RSH_TRY(write_bytes(w, rsh_spec_text(t->spec), strlen(rsh_spec_text(t->spec))));
     for (int64_t i = 0; i < t->sharded->nparts; i++)
-        RSH_TRY(put(w, rsh_tensor_data(t->shards[i].tensor), shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t))));
+        RSH_TRY(
+            write_bytes(w, rsh_tensor_data(t->shards[i].tensor), shard_bytes(&t->shards[i].meta, rsh_torch_dtype(t))));
     uint64_t hash = w->hash;
-    return put(w, &hash, sizeof hash);
+    return write_bytes(w, &hash, sizeof hash);
 }
 
 rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
@@ -77,7 +78,7 @@ rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
     RSH_TRY(rshi_state_ranks(t->group, ranks));
     writer w = {.sink = sink};
     rsh_status st = rshi_torch_meta_new(t, &all);
-    if (!st) st = rsh_tensor_meta_save(all, &(rsh_sink){keep, &meta});
+    if (!st) st = rsh_tensor_meta_save(all, &(rsh_sink){append_text, &meta});
     rsh_tensor_meta_free(all);
     if (meta.failed) st = rshi_nomem();
     if (!st) st = write_state(t, ranks, &meta, &w);
@@ -87,11 +88,11 @@ rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
 
 /* ---- reading ---- */
 
-/* The lengths of the three pieces, if they and the head and the hash are all there is. */
+/* Reads the lengths of the three pieces and checks that they account for all bytes. */
 static rsh_status read_head(const char *data, size_t bytes, uint64_t lengths[3]) {
     uint32_t version;
     RSH_REQUIRE(data && bytes >= RSHI_STATE_HEAD + 8 && !memcmp(data, RSHI_STATE_MAGIC, 8), RSH_ERUNTIME,
-                "data (%zu bytes) are not a saved sharded tensor", bytes);
+                "the data (%zu bytes) are not a saved sharded tensor; load what rsh_torch_save has written", bytes);
     memcpy(&version, data + 8, sizeof version);
     RSH_REQUIRE(version == RSHI_STATE_VERSION, RSH_ERUNTIME,
                 "saved sharded tensor has version %u; this library reads version %d", version, RSHI_STATE_VERSION);
@@ -106,7 +107,7 @@ static rsh_status read_head(const char *data, size_t bytes, uint64_t lengths[3])
     return RSH_OK;
 }
 
-/* The bytes of the shards that the metadata give a rank; false: more than can be counted. */
+/* Computes the bytes of a rank's shards from the metadata; false: overflow. */
 static bool owned_bytes(const rsh_tensor_meta *m, int rank, uint64_t *out) {
     int64_t sum = 0, count, bytes;
     for (int64_t i = 0; i < m->nshards; i++) {
@@ -119,7 +120,7 @@ static bool owned_bytes(const rsh_tensor_meta *m, int rank, uint64_t *out) {
     return true;
 }
 
-/* Pieces are hashed as they were written: shard by shard. */
+/* Pieces are hashed in the way they were written: shard by shard. */
 static rsh_status check_hash(const char *data, size_t bytes, const uint64_t lengths[3], const rshi_state *s) {
     const char *at = data + RSHI_STATE_HEAD;
     uint64_t hash = rshi_hash(data, RSHI_STATE_HEAD, 0), saved;

@@ -8,10 +8,10 @@
  *   spec                                              its text
  *   shards                                            those of the group rank, in metadata order,
  *                                                     dense, row-major
- *   hash                                              u64, of all pieces before, each with the hash
- *                                                     so far as seed
+ *   hash                                              u64, of all preceding pieces; the hash of
+ *                                                     each piece seeds the next
  *
- * Numbers are little-endian, as elements are. */
+ * Numbers and elements are little-endian. */
 #ifndef RESHARD_TORCH_STATE_H
 #define RESHARD_TORCH_STATE_H
 
@@ -26,14 +26,14 @@ enum { RSHI_GROUP_RANK, RSHI_GLOBAL_RANK, RSHI_GROUP_SIZE, RSHI_GLOBAL_SIZE, RSH
 typedef struct rshi_state {
     int ranks[RSHI_STATE_RANKS];
     rsh_tensor_meta *meta; /* owned */
-    char *spec;            /* owned: text */
-    const char *shards;    /* in the bytes that were read */
+    char *spec;            /* owned; text */
+    const char *shards;    /* points into the bytes that were read */
 } rshi_state;
 
-/* Where this rank stands in a group, as a state says it. */
+/* Returns this rank's ranks and sizes, as saved in a state. */
 rsh_status rshi_state_ranks(const rsh_group *g, int ranks[RSHI_STATE_RANKS]);
-/* RSH_ERUNTIME: not a state, cut short, or changed since it was saved.  The bytes are borrowed by
- * the result. */
+/* Reads a state.  RSH_ERUNTIME if it is not a state, truncated, or corrupt.  The result borrows the
+ * bytes. */
 rsh_status rshi_state_read(const void *data, size_t bytes, rshi_state *out);
 void rshi_state_clear(rshi_state *s);
 

@@ -1,4 +1,4 @@
-/* State file: a rank's saved tensor in memory that the library gives, and in a file. */
+/* State file: saves a rank's tensor to memory that the library allocates, or to a file. */
 #include "torch/impl.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ typedef struct buffer {
     size_t bytes, room;
 } buffer;
 
-static int append(void *ctx, const char *data, size_t bytes) {
+static int append_bytes(void *ctx, const char *data, size_t bytes) {
     buffer *b = ctx;
     if (b->room - b->bytes < bytes) {
         size_t room = b->bytes + bytes + b->room / 2;
@@ -27,7 +27,7 @@ static int append(void *ctx, const char *data, size_t bytes) {
     return 0;
 }
 
-/* One object, which takes over the bytes. */
+/* Creates one object, which takes ownership of the bytes. */
 static rsh_status make_object(buffer *b, rsh_objects **out) {
     rsh_objects *o = RSHI_NEW(rsh_objects);
     if (!o) return rshi_nomem();
@@ -48,8 +48,8 @@ static rsh_status make_object(buffer *b, rsh_objects **out) {
 rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out) {
     buffer b = {NULL, 0, 0};
     RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
-    rsh_status st = rsh_torch_save(t, &(rsh_sink){append, &b});
-    if (st == RSH_EIO) st = rshi_nomem(); /* the only way in which this sink fails */
+    rsh_status st = rsh_torch_save(t, &(rsh_sink){append_bytes, &b});
+    if (st == RSH_EIO) st = rshi_nomem(); /* this sink fails only if memory runs out */
     if (!st) st = make_object(&b, out);
     rshi_free(b.data);
     return st;
@@ -63,14 +63,14 @@ static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
     FILE *f = fopen(path, "wbe");
     RSH_REQUIRE(f, RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(errno));
     rsh_status st = rsh_torch_save(t, &(rsh_sink){write_file, f});
-    if (!st && (fflush(f) || fsync(fileno(f)))) st = RSH_EIO; /* on the disk before it gets its name */
+    if (!st && (fflush(f) || fsync(fileno(f)))) st = RSH_EIO; /* must be on disk before it is renamed */
     int number = errno;
     bool closed = !fclose(f);
     if (closed && st != RSH_EIO) return st;
     return rshi_fail(RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(closed ? number : errno));
 }
 
-/* What stands under the name is whole: the file gets it when all is written. */
+/* The file is written under a temporary name and then renamed, so that it is always complete. */
 rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path) {
     RSH_REQUIRE(t && path && path[0], RSH_EVALUE, "sharded tensor and path must not be NULL or empty");
     size_t n = strlen(path);
@@ -89,7 +89,7 @@ static rsh_status read_all(FILE *f, const char *path, buffer *b) {
     char block[1 << 16];
     size_t n;
     while ((n = fread(block, 1, sizeof block, f)) > 0)
-        if (append(b, block, n)) return rshi_nomem();
+        if (append_bytes(b, block, n)) return rshi_nomem();
     RSH_REQUIRE(!ferror(f), RSH_EIO, "cannot read \"%.300s\": %s", path, strerror(errno));
     return RSH_OK;
 }

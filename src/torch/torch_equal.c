@@ -1,10 +1,10 @@
-/* Equal: do two sharded tensors hold the same, and every rank learns it. */
+/* Equal: compares two sharded tensors; every rank gets the answer. */
 #include "torch/impl.h"
 
 #include "math/math.h"
 
 typedef struct measure {
-    bool exact; /* equal; else allclose with: */
+    bool exact; /* compare exactly; otherwise within these tolerances */
     double rtol, atol;
     bool equal_nan;
 } measure;
@@ -16,7 +16,7 @@ static bool same_data(const rsh_tensor *a, const rsh_tensor *b, const measure *m
     return !st && same;
 }
 
-/* This rank's verdict. */
+/* Compares this rank's shards. */
 static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
     *out = rsh_tensor_props_equal(&a->props, &b->props);
     if (*out) RSH_TRY(rshi_torch_cut_alike(a, b, out));
@@ -28,7 +28,7 @@ static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b
     return RSH_OK;
 }
 
-static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool *out) {
+static rsh_status check_arguments(const rsh_torch_tensor *b, const measure *m, const bool *out) {
     RSH_REQUIRE(b && out, RSH_EVALUE, "both sharded tensors and out must not be NULL");
     RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE,
                 "allclose: tolerances must not be negative, got rtol %g, atol %g",
@@ -36,11 +36,11 @@ static rsh_status check(const rsh_torch_tensor *b, const measure *m, const bool 
     return RSH_OK;
 }
 
-/* One exchange: the word is the verdict, and where words differ somebody said no. */
-static rsh_status compare(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
+/* One exchange: each rank sends its verdict; if they differ, some rank has found a difference. */
+static rsh_status compare_all(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
     RSH_REQUIRE(a, RSH_EVALUE, "both sharded tensors and out must not be NULL");
     bool same = false, mine = false;
-    rsh_status st = check(b, m, out);
+    rsh_status st = check_arguments(b, m, out);
     if (!st && a->sharded->comm != b->sharded->comm) {
         *out = false;
         return RSH_OK;
@@ -52,10 +52,10 @@ static rsh_status compare(const rsh_torch_tensor *a, const rsh_torch_tensor *b, 
 }
 
 rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out) {
-    return compare(a, b, &(measure){.exact = true}, out);
+    return compare_all(a, b, &(measure){.exact = true}, out);
 }
 
 rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b, double rtol, double atol,
                               bool equal_nan, bool *out) {
-    return compare(a, b, &(measure){false, rtol, atol, equal_nan}, out);
+    return compare_all(a, b, &(measure){false, rtol, atol, equal_nan}, out);
 }

@@ -1,10 +1,10 @@
-/* Load: saved states as a sharded tensor again, in the group they came from or, with another spec, in any. */
+/* Load: restores a sharded tensor from saved states, in the same group or, with another spec, in any group. */
 #include "torch/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- as it was ---- */
+/* ---- in the same group ---- */
 
 static rsh_status compare_ranks(const int *saved, const int *now) {
     static const char *const names[RSHI_STATE_RANKS] = {"group rank", "global rank", "group size", "global size"};
@@ -16,7 +16,7 @@ static rsh_status compare_ranks(const int *saved, const int *now) {
     return RSH_OK;
 }
 
-static void fill(const rsh_torch_tensor *t, const char *at) {
+static void fill_shards(const rsh_torch_tensor *t, const char *at) {
     for (int64_t i = 0; i < t->sharded->nparts; i++) {
         const rsh_tensor *part = t->sharded->part[i];
         size_t n = (size_t)rsh_tensor_count(part) * rsh_dtype_size(rsh_torch_dtype(t));
@@ -32,11 +32,11 @@ static rsh_status restore_with(const rshi_state *s, const rsh_spec *spec, rsh_gr
                         ? rshi_torch_alloc(&o, false, out)
                         : rshi_fail(RSH_ERUNTIME, "spec %.300s does not match the metadata saved with it", s->spec);
     rshi_outline_clear(&o);
-    if (!st) fill(*out, s->shards);
+    if (!st) fill_shards(*out, s->shards);
     return st;
 }
 
-static rsh_status restore(const rshi_state *s, rsh_group *group, rsh_torch_tensor **out) {
+static rsh_status restore_state(const rshi_state *s, rsh_group *group, rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
     bool known = !strncmp(s->spec, "chunk(", 6) || !strncmp(s->spec, "boxes(", 6);
     RSH_REQUIRE(known, RSH_EUNSUP,
@@ -59,23 +59,23 @@ rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out
     RSH_TRY(rshi_state_ranks(group, now));
     RSH_TRY(rshi_state_read(data, bytes, &s));
     rsh_status st = compare_ranks(s.ranks, now);
-    if (!st) st = restore(&s, group, out);
+    if (!st) st = restore_state(&s, group, out);
     rshi_state_clear(&s);
     return st;
 }
 
-/* ---- in another way ---- */
+/* ---- with another spec ---- */
 
-/* A box that this rank has data of, or, in the list of all ranks, the box and a rank. */
+/* A box whose data this rank has; in the list of all ranks, a box and a rank. */
 typedef struct held_box {
-    rsh_shard_meta meta; /* placement.rank: who has it */
-    const char *data;    /* here */
+    rsh_shard_meta meta; /* placement.rank: the rank that has it */
+    const char *data;    /* on this rank */
 } held_box;
 
-/* What a rank brings: this, and the boxes. */
+/* What a rank sends, followed by its boxes. */
 typedef struct offer {
     int64_t nboxes;
-    int32_t known; /* 0: this rank has no state, so the rest says nothing */
+    int32_t known; /* 0: this rank has no state, so the other members are not set */
     int32_t ndim;
     int64_t size[RSH_MAX_NDIM];
     rsh_tensor_props props;
@@ -84,18 +84,18 @@ typedef struct offer {
 typedef struct loading {
     rsh_group *group;
     rsh_comm *comm;
-    held_box *own; /* owned: boxes with elements, each once */
+    held_box *own; /* owned; nonempty boxes, each once */
     int64_t nown, room;
     offer mine;
     char *message; /* owned */
     size_t bytes;
     rsh_objects *all; /* owned */
-    offer whole;      /* size and properties on which all agree */
+    offer whole;      /* size and properties, equal on all ranks */
 } loading;
 
 static rsh_status add_box(loading *l, const rsh_shard_meta *m, const char *data) {
     for (int64_t i = 0; i < l->nown; i++)
-        if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a copy of what is there */
+        if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a duplicate */
     RSH_TRY(RSHI_GROW(l->own, l->nown + 1, &l->room));
     l->own[l->nown] = (held_box){*m, data};
     l->own[l->nown++].meta.placement = (rsh_remote_device){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
@@ -127,7 +127,7 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
 
 static rsh_status read_states(loading *l, int64_t n, const void *const *data, const size_t *bytes) {
     RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "invalid list of %lld states%s", (long long)n,
-                data && bytes ? "" : " at NULL");
+                data && bytes ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         rshi_state s;
         RSH_TRY(rshi_state_read(data[i], bytes[i], &s));
@@ -161,7 +161,7 @@ static rsh_status compare_offers(loading *l) {
     return RSH_OK;
 }
 
-/* Boxes in row-major order of offsets, then of sizes, then by rank. */
+/* Sorts boxes in row-major order of offsets, then of sizes, then by rank. */
 static int by_box(const void *x, const void *y) {
     const rsh_shard_meta *a = *(const rsh_shard_meta *const *)x, *b = *(const rsh_shard_meta *const *)y;
     for (int d = 0; d < a->ndim; d++)
@@ -185,7 +185,7 @@ static const rsh_shard_meta **list_boxes(const loading *l, int64_t *n) {
     return list;
 }
 
-/* Each box once, with all ranks that have it; `ranks` is room for as many as there are entries in the list. */
+/* Merges equal boxes into one with all ranks that have it; `ranks` has room for all entries of the list. */
 static int64_t join_boxes(const rsh_shard_meta **list, int64_t n, int64_t *ranks, rsh_ranked_box *boxes) {
     int64_t k = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -227,7 +227,7 @@ static int by_own_box(const void *x, const void *y) {
     return by_box(&a, &b);
 }
 
-/* The rank's parts stand in the order of the boxes, which all ranks sorted. */
+/* This rank's parts are in the order of the boxes, which all ranks have sorted. */
 static rsh_status wrap_own(loading *l, const rsh_layout *layout, rsh_sharded **out) {
     rsh_memory *memory = rshi_calloc((size_t)l->nown, sizeof *memory);
     if (!memory) return rshi_nomem();
@@ -238,7 +238,7 @@ static rsh_status wrap_own(loading *l, const rsh_layout *layout, rsh_sharded **o
     return st;
 }
 
-static rsh_status prepare(loading *l, const rsh_spec *to, rsh_torch_tensor **made, rsh_sharded **src) {
+static rsh_status prepare_move(loading *l, const rsh_spec *to, rsh_torch_tensor **made, rsh_sharded **src) {
     rsh_layout *layout;
     RSH_TRY(compare_offers(l));
     RSH_TRY(rshi_torch_new(to, l->whole.ndim, l->whole.size, &l->whole.props, l->group, false, made));
@@ -248,8 +248,8 @@ static rsh_status prepare(loading *l, const rsh_spec *to, rsh_torch_tensor **mad
     return st;
 }
 
-static rsh_status check(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
-                        bool result) {
+static rsh_status check_states(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
+                               bool result) {
     RSH_REQUIRE(to && result, RSH_EVALUE, "spec and out must not be NULL");
     RSH_TRY(read_states(l, n, data, bytes));
     return write_offer(l);
@@ -262,10 +262,10 @@ rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const si
     rsh_sharded *src = NULL;
     RSH_TRY(rsh_group_current(&l.group));
     RSH_TRY(rshi_group_take(l.group, &l.group, &l.comm));
-    rsh_status st = check(&l, n, data, bytes, to, out != NULL);
+    rsh_status st = check_states(&l, n, data, bytes, to, out != NULL);
     RSH_GOTO(rshi_comm_open(l.comm, "torch_load_as", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(l.group, l.message, l.bytes, &l.all));
-    st = prepare(&l, to, &made, &src);
+    st = prepare_move(&l, to, &made, &src);
     RSH_GOTO(rshi_reshard_as(l.comm, "torch_load_as", st, src, made ? made->sharded : NULL, NULL));
     *out = made;
     made = NULL;

@@ -1,4 +1,4 @@
-/* Local: what a rank does to its own shards: to, clone, detach and copy. */
+/* Local: functions on a rank's own shards: to, clone, detach and copy. */
 #include "torch/impl.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out) {
     RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
-    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "%d is not a dtype", (int)dtype);
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_torch_dtype(t), dtype));
     RSH_REQUIRE(!t->props.requires_grad || rshi_dtype_has_grad(dtype), RSH_ERUNTIME,
                 "cannot convert a tensor that requires a gradient from %s to %s, which cannot have one",
@@ -41,7 +41,7 @@ static bool same_size(const rsh_torch_tensor *a, const rsh_torch_tensor *b) {
            !memcmp(rshi_torch_shape(a), rshi_torch_shape(b), (size_t)ndim * sizeof(int64_t));
 }
 
-/* Most tensors of a pair have the same spec; only where they do not, metadata are made and compared. */
+/* Tensors that are compared usually have the same spec; metadata are created and compared only if they do not. */
 rsh_status rshi_torch_cut_alike(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out) {
     rsh_tensor_meta *x = NULL, *y = NULL;
     *out = same_size(a, b);

@@ -1,11 +1,11 @@
-/* Moves: gather, all-gather and reshard.  Each is one move of the core between two layouts. */
+/* Moves: gather, all-gather and reshard, each as one move of the core between two layouts. */
 #include "torch/impl.h"
 
 #include "math/math.h"
 
 /* ---- gather ---- */
 
-/* A tensor of the whole shape, to whose dtype this tensor's can be converted? */
+/* Checks that `out` has the whole shape, and that the tensor can be converted to its dtype. */
 static rsh_status check_whole(const rsh_torch_tensor *t, const rsh_tensor *out) {
     RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "out has %d dims, the tensor has %d",
                 rsh_tensor_ndim(out), rsh_torch_ndim(t));
@@ -26,8 +26,8 @@ static rsh_status check_out(const rsh_torch_tensor *t, int dst, const rsh_tensor
     return check_whole(t, out);
 }
 
-/* Ranks other than dst do not know the dtype of `out`, so elements travel in the tensor's.  Where they differ they
- * arrive in memory of their own, *arrived, and are converted afterwards. */
+/* Ranks other than dst do not know the dtype of `out`, so elements are sent in the tensor's dtype.  If the dtypes
+ * differ, they are received in temporary memory, *arrived, and converted afterwards. */
 static rsh_status choose_whole(const rsh_torch_tensor *t, const rsh_tensor *out, rsh_tensor **arrived) {
     if (!out) return RSH_OK;
     if (rsh_tensor_dtype(out) != rsh_torch_dtype(t))
@@ -35,7 +35,7 @@ static rsh_status choose_whole(const rsh_torch_tensor *t, const rsh_tensor *out,
     return rsh_tensor_view(out, 0, rsh_tensor_ndim(out), rsh_tensor_shape(out), rsh_tensor_strides(out), arrived);
 }
 
-/* The whole tensor on rank dst, or with -1 on every rank. */
+/* Creates the layout of the whole tensor on rank dst, or with -1 on every rank. */
 static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **out) {
     int ndim = rsh_torch_ndim(t);
     if (dst >= 0) return rsh_layout_whole(rsh_torch_dtype(t), ndim, rshi_torch_shape(t), dst, out);
@@ -45,9 +45,9 @@ static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **
     return rsh_layout_new(&d, out);
 }
 
-/* `out` NULL: this rank gets nothing. */
-static rsh_status prepare(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_tensor **arrived,
-                          rsh_sharded **whole) {
+/* If `out` is NULL, this rank receives nothing. */
+static rsh_status prepare_whole(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_tensor **arrived,
+                                rsh_sharded **whole) {
     rsh_layout *l;
     RSH_TRY(choose_whole(t, out, arrived));
     RSH_TRY(whole_layout(t, dst, &l));
@@ -60,7 +60,7 @@ static rsh_status prepare(const rsh_torch_tensor *t, int dst, const rsh_tensor *
 static rsh_status move_whole(const rsh_torch_tensor *t, const char *name, rsh_status st, int dst, rsh_tensor *out) {
     rsh_tensor *arrived = NULL;
     rsh_sharded *whole = NULL;
-    if (!st) st = prepare(t, dst, out, &arrived, &whole);
+    if (!st) st = prepare_whole(t, dst, out, &arrived, &whole);
     st = rshi_reshard_as(t->sharded->comm, name, st, t->sharded, whole, NULL);
     if (!st && out && rsh_tensor_dtype(out) != rsh_torch_dtype(t)) st = rsh_math_copy(arrived, out);
     rsh_sharded_free(whole);
@@ -93,8 +93,8 @@ rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to, rsh_
     return rsh_torch_reshard_with(t, to, NULL, out);
 }
 
-/* Where the spec stays and the caller allows it: the same memory under another tensor. */
-static rsh_status alias(const rsh_torch_tensor *t, bool result, rsh_torch_tensor **out) {
+/* If the spec is unchanged and the caller allows it, creates a tensor on the same memory. */
+static rsh_status alias_tensor(const rsh_torch_tensor *t, bool result, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     rsh_status st = result ? rshi_torch_share(t, &t->props, &made)
                            : rshi_fail(RSH_EVALUE, "reshard: out is NULL");
@@ -112,8 +112,10 @@ rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
     rsh_torch_tensor *made = NULL;
     RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
-    bool readable = !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move tells all ranks */
-    if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t))) return alias(t, out != NULL, out);
+    bool readable =
+        !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move reports the error on all ranks */
+    if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t)))
+        return alias_tensor(t, out != NULL, out);
     rsh_status st = prepare_reshard(t, to, out != NULL, &made);
     st = rshi_reshard_as(t->sharded->comm, "torch_reshard", st, t->sharded, made ? made->sharded : NULL, opts);
     if (st)

@@ -211,7 +211,7 @@ static void a_pack_hook_that_fails_fails_the_op(void **state) {
     k = (keeper){.fail_pack_silently = true};
     FAILS(RSH_EIO, "the pack hook failed for a tensor that mul saved", small_mul(v[0], v[0], &v[1]));
     k = (keeper){.change = true};
-    FAILS(RSH_ERUNTIME, "a pack hook changed in place a tensor that mul saved", small_mul(v[0], v[0], &v[1]));
+    FAILS(RSH_ERUNTIME, "must not change a tensor in place, but it changed one that mul saved", small_mul(v[0], v[0], &v[1]));
     assert_int_equal(k.released, 1);
     assert_null(v[1]);
     OK(rsh_saved_hooks_pop());
@@ -234,9 +234,9 @@ static void fails_in_backward(keeper k, rsh_status status, const char *text) {
 static void an_unpack_hook_that_is_wrong_fails_the_backward(void **state) {
     (void)state;
     fails_in_backward((keeper){.fail_unpack = true}, RSH_EIO, "the disk is gone");
-    fails_in_backward((keeper){.give_nothing = true}, RSH_ETYPE, "gave nothing for a tensor that mul saved");
-    fails_in_backward((keeper){.give_short = true}, RSH_EVALUE, "f64[1], not f64[4]");
-    fails_in_backward((keeper){.give_f32 = true}, RSH_EVALUE, "f32[4], not f64[4]");
+    fails_in_backward((keeper){.give_nothing = true}, RSH_ETYPE, "returned none for a tensor that mul saved");
+    fails_in_backward((keeper){.give_short = true}, RSH_EVALUE, "must be f64[4], got f64[1]");
+    fails_in_backward((keeper){.give_f32 = true}, RSH_EVALUE, "must be f64[4], got f32[4]");
 }
 
 static void hooks_are_disabled_with_a_message(void **state) {
@@ -244,7 +244,7 @@ static void hooks_are_disabled_with_a_message(void **state) {
     keeper k = {0};
     rsh_saved_hooks h = hooks_of(&k);
     OK(rsh_saved_hooks_push(&h));
-    FAILS(RSH_ERUNTIME, "cannot be disabled", rsh_saved_hooks_disable("not here"));
+    FAILS(RSH_ERUNTIME, "cannot disable hooks", rsh_saved_hooks_disable("not here"));
     OK(rsh_saved_hooks_pop());
     FAILS(RSH_ERUNTIME, "no hooks", rsh_saved_hooks_pop());
     OK(rsh_saved_hooks_disable("not here, please"));
@@ -254,7 +254,7 @@ static void hooks_are_disabled_with_a_message(void **state) {
     OK(rsh_saved_hooks_push(&h));
     OK(rsh_saved_hooks_pop());
     assert_int_equal(k.dropped, 2);
-    FAILS(RSH_EVALUE, "without unpack", rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = pack}));
+    FAILS(RSH_EVALUE, "unpack is NULL", rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = pack}));
 }
 
 static rsh_status rank_depth(void *ctx, rsh_comm *comm) {
@@ -386,7 +386,7 @@ static void without_a_pair_a_slot_keeps_the_elements_and_their_version(void **st
     rsh_value_free(a);
     a = NULL;
     OK(rsh_math_fill_number(rsh_value_tensor(x), 1));
-    FAILS(RSH_ERUNTIME, "has changed since", rsh_saved_read(s, &a));
+    FAILS(RSH_ERUNTIME, "has been modified", rsh_saved_read(s, &a));
     assert_null(a);
     rsh_value_free(x); /* the slot outlives the value */
     rsh_saved_free(s);
@@ -402,7 +402,7 @@ static void hooks_that_fail_fail_the_slot(void **state) {
     assert_null(s);
     k = (keeper){.give_short = true};
     OK(rsh_saved_new(x, &s));
-    FAILS(RSH_EVALUE, "f64[1], not f64[4]", rsh_saved_read(s, &a));
+    FAILS(RSH_EVALUE, "must be f64[4], got f64[1]", rsh_saved_read(s, &a));
     k.give_short = false, k.fail_unpack = true;
     FAILS(RSH_EIO, "the disk is gone", rsh_saved_read(s, &a));
     assert_null(a);

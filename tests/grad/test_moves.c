@@ -259,11 +259,11 @@ static rsh_status distributed_ops(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_value_adopt_sharded(s, true, &v));
     if (rsh_value_nparts(v) != 1) {
         CHECK_STATUS(RSH_EUNSUP, small_sum(v, &out));
-        CHECK_SAYS("sum needs one part");
+        CHECK_SAYS("sum: every rank must have 1 part");
         CHECK_STATUS(RSH_EUNSUP, rsh_value_to_local(v, &out));
     }
     CHECK_STATUS(RSH_EUNSUP, small_halves(v, &out, &out));
-    CHECK_SAYS("halves does not take distributed values");
+    CHECK_SAYS("halves: distributed inputs are not supported");
     rsh_value_free(v);
     rsh_layout_free(l);
     return RSH_OK;

@@ -218,7 +218,7 @@ static rsh_status changed_trial(void *ctx) {
     TRY(rsh_module_parameter(second, "weight", &weight));
     if (rsh_group_rank(NULL) == rsh_group_size(NULL) - 1) rsh_tensor_bump_version(rsh_value_tensor(weight));
     CHECK_STATUS(RSH_ERUNTIME, rsh_backward(loss, NULL, 0));
-    CHECK(strstr(rsh_error_detail(), "has changed since") && !rsh_value_grad(weight));
+    CHECK(strstr(rsh_error_detail(), "has been modified") && !rsh_value_grad(weight));
     TRY(rsh_comm_barrier(rsh_group_comm(NULL)));
     rsh_value_free(x), rsh_value_free(loss);
     rsh_module_free(m);

@@ -52,7 +52,7 @@ static rsh_status refuse(void *ctx) {
     TRY(cut(m, p));
     TRY(rsh_adam_new(m, &opts, &o));
     CHECK_STATUS(RSH_EVALUE, load(m, o, file(path, "fit")));
-    const char *words[] = {"\"1.more\"", "\"0.bias\"", "\"scale\"", "\"2.weight\" is [6, 8] and must be [7, 8]",
+    const char *words[] = {"\"1.more\"", "\"0.bias\"", "\"scale\"", "\"2.weight\" must be [7, 8], got [6, 8]",
                            "\"optimizer.1.more.step\""};
     TRY(check_message(5, words));
     CHECK(load(m, o, file(path, "nothing")) != RSH_OK);

@@ -44,29 +44,29 @@ static rsh_value **out(void) { return made.out; }
 
 static void shapes_that_do_not_match_are_refused(void **state) {
     (void)state;
-    refused(rsh_nn_add(F(2, 3), F(2, 4), out()), RSH_EVALUE, "add of [2, 3] and [2, 4]");
+    refused(rsh_nn_add(F(2, 3), F(2, 4), out()), RSH_EVALUE, "add: shapes [2, 3] and [2, 4] do not broadcast");
     refused(rsh_nn_mul(F(3, 1, 2), F(2, 3), out()), RSH_EVALUE, "mul");
     refused(rsh_nn_where(MASK(2, 2), F(2, 3), F(1), out()), RSH_EVALUE, "where");
     refused(rsh_nn_masked_fill(F(2, 3), MASK(2, 2), 0, out()), RSH_EVALUE, "masked_fill");
-    refused(rsh_nn_matmul(F(2, 3), F(4, 5), out()), RSH_EVALUE, "3 columns meet 4 rows");
+    refused(rsh_nn_matmul(F(2, 3), F(4, 5), out()), RSH_EVALUE, "3 columns on the left, 4 rows on the right");
     refused(rsh_nn_matmul(F(2, 2, 3), F(3, 3, 4), out()), RSH_EVALUE, "matmul");
-    refused(rsh_nn_matmul(keep(number_value(RSH_F32, 1)), F(3), out()), RSH_EVALUE, "matmul of a value without dims");
+    refused(rsh_nn_matmul(keep(number_value(RSH_F32, 1)), F(3), out()), RSH_EVALUE, "matmul: operands must have at least 1 dim");
     refused(rsh_nn_bmm(F(2, 3, 4), F(3, 4, 5), out()), RSH_EVALUE, "bmm");
     refused(rsh_nn_bmm(F(3, 4), F(4, 5), out()), RSH_EVALUE, "bmm");
     refused(rsh_nn_linear(F(2, 3), F(4, 5), NULL, out()), RSH_EVALUE, "linear");
-    refused(rsh_nn_linear(F(2, 5), F(4, 5), F(5), out()), RSH_EVALUE, "bias of [5]");
+    refused(rsh_nn_linear(F(2, 5), F(4, 5), F(5), out()), RSH_EVALUE, "bias [5]");
     refused(rsh_nn_layer_norm(F(2, 3), 1, F(2), NULL, 1e-5, out()), RSH_EVALUE, "layer_norm");
     refused(rsh_nn_layer_norm(F(2, 3), 0, NULL, NULL, 1e-5, out()), RSH_EVALUE, "layer_norm");
     refused(rsh_nn_layer_norm(F(2, 3), 3, NULL, NULL, 1e-5, out()), RSH_EVALUE, "layer_norm");
     refused(rsh_nn_rms_norm(F(2, 3), F(2), 1e-5, out()), RSH_EVALUE, "rms_norm");
     refused(rsh_nn_cat(2, (rsh_value *[]){F(2, 3), F(3, 3)}, 1, out()), RSH_EVALUE, "cat");
     refused(rsh_nn_stack(2, (rsh_value *[]){F(2, 3), F(3, 3)}, 1, out()), RSH_EVALUE, "stack");
-    refused(rsh_nn_reshape(F(2, 3), SIZES(4, 2), out()), RSH_EVALUE, "reshape of [2, 3] to [4, 2]");
+    refused(rsh_nn_reshape(F(2, 3), SIZES(4, 2), out()), RSH_EVALUE, "cannot reshape [2, 3] to [4, 2]");
     refused(rsh_nn_reshape(F(2, 3), SIZES(-1, -1), out()), RSH_EVALUE, "reshape");
     refused(rsh_nn_reshape(F(2, 3), SIZES(4, -1), out()), RSH_EVALUE, "reshape");
     refused(rsh_nn_expand(F(2, 3), SIZES(4, 3), out()), RSH_EVALUE, "expand");
     refused(rsh_nn_expand(F(2, 3), SIZES(3), out()), RSH_EVALUE, "expand");
-    refused(rsh_nn_split(F(5), 2, 0, 2, out()), RSH_EVALUE, "there are 3");
+    refused(rsh_nn_split(F(5), 2, 0, 2, out()), RSH_EVALUE, "but 3");
     refused(rsh_nn_split(F(5), 0, 0, 2, out()), RSH_EVALUE, "split");
     refused(rsh_nn_split_sizes(F(5), 0, 2, (int64_t[]){2, 2}, out()), RSH_EVALUE, "split");
     refused(rsh_nn_mse(F(2, 3), F(3), RSH_LOSS_MEAN, out()), RSH_EVALUE, "mse");
@@ -81,7 +81,7 @@ static void shapes_that_do_not_match_are_refused(void **state) {
 
 static void dims_and_indices_out_of_range_are_refused(void **state) {
     (void)state;
-    refused(rsh_nn_sum(F(2, 3), 1, (int[]){2}, false, out()), RSH_EINDEX, "sum over dim 2");
+    refused(rsh_nn_sum(F(2, 3), 1, (int[]){2}, false, out()), RSH_EINDEX, "sum: dim 2 is out of range");
     refused(rsh_nn_mean(F(2, 3), 1, (int[]){-3}, false, out()), RSH_EINDEX, "mean");
     refused(rsh_nn_sum(F(2, 3), 2, (int[]){1, -1}, false, out()), RSH_EVALUE, "twice");
     refused(rsh_nn_max_dim(F(2, 3), 2, false, out(), NULL), RSH_EINDEX, "max");
@@ -98,28 +98,28 @@ static void dims_and_indices_out_of_range_are_refused(void **state) {
     refused(rsh_nn_stack(1, (rsh_value *[]){F(2, 3)}, 3, out()), RSH_EINDEX, "stack");
     refused(rsh_nn_split(F(2, 3), 1, 2, 2, out()), RSH_EINDEX, "split");
     refused(rsh_nn_chunk(F(2, 3), 2, 2, &(int){0}, out()), RSH_EINDEX, "chunk");
-    refused(rsh_nn_index_select(F(2, 3), 0, I(3, 3), out()), RSH_EINDEX, "index_select of row 2: there are 2");
+    refused(rsh_nn_index_select(F(2, 3), 0, I(3, 3), out()), RSH_EINDEX, "index_select: index 2 is out of range, there are 2 rows");
     refused(rsh_nn_index_select(F(2, 3), 2, I(2, 3), out()), RSH_EINDEX, "index_select");
     refused(rsh_nn_embedding(I(7, 7), F(6, 3), -1, out()), RSH_EINDEX, "embedding");
-    refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "embedding with padding row 6");
-    refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX, "target 2 of 2 classes");
+    refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "got 6 of 6 rows");
+    refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX, "target 2 is out of range, there are 2 classes");
     rsh_cross_entropy_opts other = {sizeof other, .ignore = true, .ignore_index = 1};
-    refused(rsh_nn_cross_entropy(F(3, 2), I(5, 3), &other, out()), RSH_EINDEX, "target 3 of 2 classes");
+    refused(rsh_nn_cross_entropy(F(3, 2), I(5, 3), &other, out()), RSH_EINDEX, "target 3 is out of range, there are 2 classes");
 }
 
 static void dtypes_that_do_not_go_are_refused(void **state) {
     (void)state;
-    refused(rsh_nn_add(F(2), D(2), out()), RSH_ETYPE, "add of f32 and f64");
+    refused(rsh_nn_add(F(2), D(2), out()), RSH_ETYPE, "add: dtypes must be equal, got f32 and f64");
     refused(rsh_nn_matmul(F(2, 2), D(2, 2), out()), RSH_ETYPE, "matmul");
     refused(rsh_nn_linear(F(2, 2), F(2, 2), D(2), out()), RSH_ETYPE, "linear");
     refused(rsh_nn_cat(2, (rsh_value *[]){F(2), D(2)}, 0, out()), RSH_ETYPE, "cat");
     refused(rsh_nn_stack(2, (rsh_value *[]){F(2), D(2)}, 0, out()), RSH_ETYPE, "stack");
-    refused(rsh_nn_exp(I(3, 2), out()), RSH_ETYPE, "exp of i64");
+    refused(rsh_nn_exp(I(3, 2), out()), RSH_ETYPE, "exp: dtype must be f32 or f64, got i64");
     refused(rsh_nn_add(I(3, 2), I(3, 2), out()), RSH_ETYPE, "add");
     refused(rsh_nn_sum(I(3, 2), 0, NULL, false, out()), RSH_ETYPE, "sum");
     refused(rsh_nn_softmax(I(3, 2), 0, out()), RSH_ETYPE, "softmax");
     refused(rsh_nn_dropout(I(3, 2), 0.5, 0, 0, out()), RSH_ETYPE, "dropout");
-    refused(rsh_nn_where(F(2), F(2), F(2), out()), RSH_ETYPE, "where with a mask of f32");
+    refused(rsh_nn_where(F(2), F(2), F(2), out()), RSH_ETYPE, "where: mask must be bool or u8, got f32");
     refused(rsh_nn_masked_fill(F(2), F(2), 0, out()), RSH_ETYPE, "masked_fill");
     refused(rsh_nn_embedding(F(2), F(3, 3), -1, out()), RSH_ETYPE, "embedding");
     refused(rsh_nn_index_select(F(2), 0, F(2), out()), RSH_ETYPE, "index_select");
@@ -129,15 +129,15 @@ static void dtypes_that_do_not_go_are_refused(void **state) {
 
 static void numbers_out_of_range_are_refused(void **state) {
     (void)state;
-    refused(rsh_nn_dropout(F(2), 1.5, 0, 0, out()), RSH_EVALUE, "probability");
-    refused(rsh_nn_dropout(F(2), -0.5, 0, 0, out()), RSH_EVALUE, "probability");
-    refused(rsh_nn_dropout(F(2), NAN, 0, 0, out()), RSH_EVALUE, "probability");
+    refused(rsh_nn_dropout(F(2), 1.5, 0, 0, out()), RSH_EVALUE, "dropout: p must be 0 to 1");
+    refused(rsh_nn_dropout(F(2), -0.5, 0, 0, out()), RSH_EVALUE, "dropout: p must be 0 to 1");
+    refused(rsh_nn_dropout(F(2), NAN, 0, 0, out()), RSH_EVALUE, "dropout: p must be 0 to 1");
     refused(rsh_nn_clamp(F(2), NAN, 1, out()), RSH_EVALUE, "clamp");
     rsh_cross_entropy_opts smooth = {sizeof smooth, .label_smoothing = 1.5};
     refused(rsh_nn_cross_entropy(F(2, 2), I(2, 2), &smooth, out()), RSH_EVALUE, "smoothing");
     refused(rsh_nn_chunk(F(2), 0, 0, &(int){0}, out()), RSH_EVALUE, "chunk");
-    refused(rsh_nn_cat(0, (rsh_value *[]){F(2)}, 0, out()), RSH_EVALUE, "cat of 0 values");
-    refused(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = -1}), RSH_EVALUE, "-1 threads");
+    refused(rsh_nn_cat(0, (rsh_value *[]){F(2)}, 0, out()), RSH_EVALUE, "cat: at least 1 input is needed, got 0");
+    refused(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = -1}), RSH_EVALUE, "got -1");
 }
 
 /* A program whose headers are not the library's. */

@@ -247,7 +247,7 @@ static rsh_status changed(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_stash_pack(s, t, 0, &k));
     rsh_tensor_bump_version(t);
     CHECK_STATUS(RSH_ERUNTIME, rsh_stash_unpack(k, &back));
-    CHECK_SAYS("has changed since");
+    CHECK_SAYS("has been modified");
     rsh_ticket_free(k);
     rsh_tensor_free(t);
     rsh_stash_free(s);

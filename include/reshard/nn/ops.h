@@ -1,22 +1,23 @@
 /* Ops: arithmetic on values, with gradients.
  *
- * An op takes values, computes a new one and, if gradients are recorded (<reshard/grad.h>), can be
- * gone back through.  Inputs are f32 or f64, all of one dtype, but for masks (bool or u8) and
- * indices (i64).  Names and results are PyTorch's.  Inputs of any strides are read where they are,
- * and an op whose result can be a view of its input returns one.
+ * An op takes values and computes a new value.  If gradients are recorded (<reshard/grad.h>),
+ * rsh_backward can differentiate it.  Inputs are f32 or f64, all of one dtype, except masks (bool
+ * or u8) and indices (i64).  Names and results are those of PyTorch.  Inputs may have any strides
+ * and are not copied first.  An op returns a view of its input if that is possible.
  *
- * Pointwise ops take distributed values too and work part by part: all distributed inputs have one
- * layout, plain ones have one element, and of such an input each rank gets the gradient of its own
- * parts.  Other ops, and inputs of several layouts, follow the op's rule (<reshard/rule.h>)
- * where each rank has one part of every input; docs/nn.md says what follows.  Otherwise they answer
- * RSH_EUNSUP with the op's name.  DTensors go through all ops, by the table in docs/dtensor.md.
+ * Pointwise ops also take distributed values and work part by part.  All distributed inputs must
+ * have the same layout, and plain inputs must have one element; the gradient of a plain input is
+ * that of this rank's own parts.  Other ops, and inputs with different layouts, follow the op's
+ * placement rule (<reshard/rule.h>) if each rank has one part of every input; docs/nn.md describes
+ * the results.  Everything else returns RSH_EUNSUP with the op's name.  All ops take DTensors; see
+ * the table in docs/dtensor.md.
  *
- * Every function here is local on plain values.  On distributed ones it is collective over their
- * comm if a replicated input meets one that is cut, if an op goes along a dim that is cut, or where
- * that table says that something moves.  The caller frees *out.  All of them return, beside what
- * their comment says: RSH_ETYPE for a dtype that the op does not take; RSH_EVALUE for sizes that do
- * not match; RSH_EINDEX for a dim that the value does not have; RSH_ENOMEM; what rsh_grad_apply and
- * hooks for saved tensors return.  Dims count from the end if they are negative. */
+ * Every function here is local on plain values.  On distributed values a function is collective
+ * over their comm if one input is replicated and another is cut, if the op works along a dim that
+ * is cut, or if that table says that elements move.  The caller frees *out.  In addition to the
+ * errors in their comments, all functions return RSH_ETYPE if the op does not support the dtype,
+ * RSH_EVALUE if sizes do not match, RSH_EINDEX if a dim is out of range, RSH_ENOMEM, and the errors
+ * of rsh_grad_apply and of hooks for saved tensors.  Negative dims count from the end. */
 #ifndef RESHARD_NN_OPS_H
 #define RESHARD_NN_OPS_H
 
@@ -30,50 +31,55 @@ extern "C" {
 
 typedef struct rsh_nn_opts {
     size_t struct_size;     /* sizeof(rsh_nn_opts) */
-    int threads;            /* of ops on this thread; 0: cores / ranks of the comm on this machine,
-                               at least 1 */
-    bool keep_blas_threads; /* leave BLAS as it is; otherwise it gets the same number of threads */
+    int threads;            /* threads that ops of this thread use; 0: the number of cores divided
+                               by the number of ranks on this machine, at least 1 */
+    bool keep_blas_threads; /* do not change the number of BLAS threads; otherwise it is set to
+                               `threads` */
 } rsh_nn_opts;
 #define RSH_NN_OPTS_INIT {sizeof(rsh_nn_opts), 0, 0}
 
-/* The calling thread begins to use nn: its ops use several threads from now on.  Without it, they
- * use the calling thread alone, and BLAS as it is.  A thread may open more often than once; only
- * the first time counts, and it closes as often.  `comm` says how many ranks share the machine
- * (NULL: this one alone); `opts` of NULL are zeros.  OpenBLAS has one number of threads per
- * process: the last thread that opens sets it, and what was before comes back when the last one
- * closes.  Other BLAS libraries are left alone.
+/* Lets ops of the calling thread use several threads.  Without this call they use the calling
+ * thread only and do not change BLAS.  Calls nest: only the first one has an effect, and each needs
+ * an rsh_nn_close.  `comm` tells how many ranks share the machine (NULL: one); `opts` may be NULL
+ * for defaults.  OpenBLAS has one number of threads per process: the last thread that opens sets
+ * it, and the last thread that closes restores the old number.  Other BLAS libraries are not
+ * changed.
  * RSH_EVALUE if the number of threads is negative; RSH_ERUNTIME if a thread cannot be started;
  * RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts);
-/* Ends what rsh_nn_open began.  No-op without it.  Local. */
+/* Ends the latest rsh_nn_open.  No-op if there is none.  Local. */
 RSH_API void rsh_nn_close(void);
-/* The threads that ops of the calling thread use; those of BLAS, 0 if it does not say.  Local. */
+/* Return the number of threads that ops of the calling thread use, and the number that BLAS uses;
+ * 0 if the BLAS library does not tell.  Local. */
 RSH_API int rsh_nn_threads(void);
 RSH_API int rsh_nn_blas_threads(void);
 
 /* ---- pointwise ---- */
 
-/* Sizes broadcast: aligned at the last dim, a size of 1 is repeated.  Local. */
+/* Binary ops.  Shapes broadcast: they are aligned at the last dim, and a size of 1 is repeated.
+ * Local. */
 RSH_API rsh_status rsh_nn_add(rsh_value *a, rsh_value *b, rsh_value **out);
 RSH_API rsh_status rsh_nn_sub(rsh_value *a, rsh_value *b, rsh_value **out);
 RSH_API rsh_status rsh_nn_mul(rsh_value *a, rsh_value *b, rsh_value **out);
 RSH_API rsh_status rsh_nn_div(rsh_value *a, rsh_value *b, rsh_value **out);
 RSH_API rsh_status rsh_nn_pow(rsh_value *a, rsh_value *b, rsh_value **out);
-/* The same with a number.  Local. */
+/* The same ops with a number as the second operand.  Local. */
 RSH_API rsh_status rsh_nn_add_number(rsh_value *x, double number, rsh_value **out);
 RSH_API rsh_status rsh_nn_mul_number(rsh_value *x, double number, rsh_value **out);
 RSH_API rsh_status rsh_nn_pow_number(rsh_value *x, double exponent, rsh_value **out);
-/* The nearest number from lo to hi; infinities for no limit.  The gradient is 0 outside.
+/* Limits each element to the range lo to hi; use infinities for no limit.  The gradient of elements
+ * outside the range is 0.
  * RSH_EVALUE if lo or hi is NaN.  Local. */
 RSH_API rsh_status rsh_nn_clamp(rsh_value *x, double lo, double hi, rsh_value **out);
 
-/* `nan` for NaN, `positive` and `negative` for the infinities; of these two, an infinity stands
- * for the largest finite number of the dtype.  The gradient is 0 where a number was replaced.
- * Local. */
+/* Replaces NaN by `nan`, +infinity by `positive` and -infinity by `negative`.  If `positive` or
+ * `negative` is itself infinite, the largest finite number of the dtype is used.  The gradient of
+ * replaced elements is 0.  Local. */
 RSH_API rsh_status rsh_nn_nan_to_num(rsh_value *x, double nan, double positive, double negative,
                                      rsh_value **out);
-/* x in the dtype of `like`; x itself if it has it.  The gradient comes back in the dtype of x;
- * there is none through an integer.  RSH_ETYPE for complex to real.  Local. */
+/* Converts x to the dtype of `like`; returns x itself if it already has that dtype.  The gradient
+ * is converted back to the dtype of x; integers have no gradient.  RSH_ETYPE for complex to real.
+ * Local. */
 RSH_API rsh_status rsh_nn_type_as(rsh_value *x, const rsh_value *like, rsh_value **out);
 
 RSH_API rsh_status rsh_nn_neg(rsh_value *x, rsh_value **out);
@@ -84,27 +90,28 @@ RSH_API rsh_status rsh_nn_relu(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_tanh(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_sigmoid(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_silu(rsh_value *x, rsh_value **out);
-/* x times the normal distribution's integral up to x, by erf or approximated by tanh.  Local. */
+/* x times the standard normal distribution function at x, exact (erf) or approximated with tanh.
+ * Local. */
 typedef enum rsh_gelu { RSH_GELU_ERF, RSH_GELU_TANH } rsh_gelu;
 RSH_API rsh_status rsh_nn_gelu(rsh_value *x, rsh_gelu form, rsh_value **out);
 
-/* a where the mask is true, b elsewhere; all three broadcast.  Local. */
+/* Selects a where the mask is true and b elsewhere; all three broadcast.  Local. */
 RSH_API rsh_status rsh_nn_where(rsh_value *mask, rsh_value *a, rsh_value *b, rsh_value **out);
-/* `number` where the mask is true, x elsewhere; both broadcast.  Local. */
+/* Selects `number` where the mask is true and x elsewhere; both broadcast.  Local. */
 RSH_API rsh_status rsh_nn_masked_fill(rsh_value *x, rsh_value *mask, double number,
                                       rsh_value **out);
-/* Sets elements to 0 with probability p and divides the others by 1 - p.  Which ones depends on the
- * seed, the number of the call and an element's global position alone, so not on layout or ranks.
- * The caller counts the calls.
- * RSH_EVALUE if p is not from 0 to 1.  Local. */
+/* Sets elements to 0 with probability p and divides the others by 1 - p.  The choice depends only
+ * on the seed, the call number and the element's global position, not on layout or ranks.  The
+ * caller numbers the calls.
+ * RSH_EVALUE if p is not in the range 0 to 1.  Local. */
 RSH_API rsh_status rsh_nn_dropout(rsh_value *x, double p, uint64_t seed, uint64_t call,
                                   rsh_value **out);
 
 /* ---- comparisons ---- */
 
-/* Are all elements equal, or close: |a - b| <= atol + rtol * |b|?  Every rank gets the same answer.
- * Values of other sizes, dtypes, cuts or comms are not equal.
- * RSH_ETYPE if one is distributed and the other is not; RSH_EVALUE if a tolerance is negative.
+/* Test whether all elements are equal, or close: |a - b| <= atol + rtol * |b|.  Every rank gets the
+ * same answer.  Values with different shapes, dtypes, cuts or comms are not equal.
+ * RSH_ETYPE if only one of them is distributed; RSH_EVALUE if a tolerance is negative.
  * Collective over the comm of distributed values; otherwise local. */
 RSH_API rsh_status rsh_nn_equal(const rsh_value *a, const rsh_value *b, bool *out);
 RSH_API rsh_status rsh_nn_allclose(const rsh_value *a, const rsh_value *b, double rtol, double atol,
@@ -112,73 +119,82 @@ RSH_API rsh_status rsh_nn_allclose(const rsh_value *a, const rsh_value *b, doubl
 
 /* ---- reductions ---- */
 
-/* Over `dims`, ndims of them (0 and NULL: all).  They stay with size 1 if keepdim is set.
- * RSH_EVALUE if a dim is named twice.  Local. */
+/* Reduce over `dims`, which has ndims entries (0 and NULL: all dims).  With keepdim, reduced dims
+ * keep size 1.
+ * RSH_EVALUE if a dim is listed twice.  Local. */
 RSH_API rsh_status rsh_nn_sum(rsh_value *x, int ndims, const int *dims, bool keepdim,
                               rsh_value **out);
 RSH_API rsh_status rsh_nn_mean(rsh_value *x, int ndims, const int *dims, bool keepdim,
                                rsh_value **out);
-/* The largest element; ties share the gradient evenly.  RSH_EVALUE without elements.  Local. */
+/* Returns the largest element; equal maxima share the gradient evenly.  RSH_EVALUE if x is empty.
+ * Local. */
 RSH_API rsh_status rsh_nn_max(rsh_value *x, rsh_value **out);
-/* The largest along a dim and, if `index` is not NULL, where it is first (i64); its gradient goes
- * there.  The caller frees both.  RSH_EVALUE if the dim has size 0.  Local. */
+/* Returns the largest element along a dim and, unless `index` is NULL, the index of its first
+ * occurrence (i64), which receives the gradient.  The caller frees both.  RSH_EVALUE if the dim has
+ * size 0.  Local. */
 RSH_API rsh_status rsh_nn_max_dim(rsh_value *x, int dim, bool keepdim, rsh_value **out,
                                   rsh_value **index);
 
-/* ---- shapes: views where strides allow ---- */
+/* ---- shapes: results are views if the strides allow it ---- */
 
-/* Other sizes of the same count; one of them may be -1.  Local. */
+/* Changes the shape but not the number of elements; one size may be -1 to infer it.  Local. */
 RSH_API rsh_status rsh_nn_reshape(rsh_value *x, int ndim, const int64_t *sizes, rsh_value **out);
 RSH_API rsh_status rsh_nn_transpose(rsh_value *x, int a, int b, rsh_value **out);
-/* Dim d of the result is dim dims[d] of x; one entry for every dim.  Local. */
+/* Reorders dims: dim d of the result is dim dims[d] of x.  `dims` lists every dim once.  Local. */
 RSH_API rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out);
-/* The same elements, dense and row-major; x itself if it is.  Local. */
+/* Returns the elements dense and row-major; x itself if it is so already.  Local. */
 RSH_API rsh_status rsh_nn_contiguous(rsh_value *x, rsh_value **out);
-/* Without dim `dim` if its size is 1, otherwise as it is; without all dims of size 1.  Local. */
+/* Remove dim `dim` if its size is 1 (otherwise x is unchanged), or all dims of size 1.  Local. */
 RSH_API rsh_status rsh_nn_squeeze(rsh_value *x, int dim, rsh_value **out);
 RSH_API rsh_status rsh_nn_squeeze_all(rsh_value *x, rsh_value **out);
-/* With a new dim of size 1 before dim `dim`; -1: after the last.  Local. */
+/* Inserts a dim of size 1 before dim `dim`; -1: after the last dim.  Local. */
 RSH_API rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out);
 /* Repeats dims of size 1, and adds leading dims; -1 keeps a size.  Local. */
 RSH_API rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value **out);
-/* `length` elements of a dim from `start` on.  RSH_EINDEX if there are not so many.  Local. */
+/* Returns `length` elements of a dim, from `start` on.  RSH_EINDEX if the range exceeds the dim.
+ * Local. */
 RSH_API rsh_status rsh_nn_narrow(rsh_value *x, int dim, int64_t start, int64_t length,
                                  rsh_value **out);
 
-/* n values one after the other along a dim that they have; along a new one.  Other sizes are equal.
+/* Concatenate n values along an existing dim, or stack them along a new one.  All other sizes must
+ * be equal.
  * RSH_EVALUE if n < 1.  Local. */
 RSH_API rsh_status rsh_nn_cat(int n, rsh_value *const *x, int dim, rsh_value **out);
 RSH_API rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out);
-/* Pieces of `size` along a dim, the last maybe smaller; n of them, which is checked.  The caller
- * frees all n entries of `out`.  RSH_EVALUE if there are not n pieces, or size < 1.  Local. */
+/* Splits a dim into pieces of `size` elements; the last one may be smaller.  `n` is the number of
+ * pieces that the caller expects.  The caller frees all n entries of `out`.  RSH_EVALUE if the
+ * number of pieces is not n, or size < 1.  Local. */
 RSH_API rsh_status rsh_nn_split(rsh_value *x, int64_t size, int dim, int n, rsh_value **out);
-/* Pieces of the given sizes, whose sum is the dim's.  Local. */
+/* Splits a dim into n pieces of the given sizes, which must add up to the size of the dim.
+ * Local. */
 RSH_API rsh_status rsh_nn_split_sizes(rsh_value *x, int dim, int n, const int64_t *sizes,
                                       rsh_value **out);
-/* At most n pieces of equal size, the last maybe smaller; *count says how many.  `out` has room for
- * n, and the caller frees the first *count of them.  RSH_EVALUE if n < 1.  Local. */
+/* Splits a dim into at most n pieces of equal size; the last one may be smaller.  *count is their
+ * number.  `out` has room for n entries; the caller frees the first *count.  RSH_EVALUE if n < 1.
+ * Local. */
 RSH_API rsh_status rsh_nn_chunk(rsh_value *x, int n, int dim, int *count, rsh_value **out);
 
 /* ---- rows by index ---- */
 
-/* Slices of x along a dim, one for each of `index`, which is i64 and has at most one dim.
- * RSH_EINDEX if an index is not below the dim's size, or is negative.  Local. */
+/* Selects slices of x along a dim, one for each entry of `index`, an i64 vector or scalar.
+ * RSH_EINDEX if an index is negative or not below the size of the dim.  Local. */
 RSH_API rsh_status rsh_nn_index_select(rsh_value *x, int dim, rsh_value *index, rsh_value **out);
-/* Rows of a matrix by index, in any shape.  Row `padding` gets no gradient; -1: every row gets one.
- * RSH_EINDEX as above, and if `padding` is no row.  Local. */
+/* Looks up rows of a matrix.  `index` has any shape.  Row `padding` gets no gradient; -1: every row
+ * gets one.
+ * RSH_EINDEX as above, and if `padding` is not a row.  Local. */
 RSH_API rsh_status rsh_nn_embedding(rsh_value *index, rsh_value *weight, int64_t padding,
                                     rsh_value **out);
 
 /* ---- products: by CBLAS ---- */
 
-/* Of vectors and matrices; dims before the last two broadcast.  A vector counts as a row on the
- * left and as a column on the right, and that dim is dropped again.  Values of 1 to 5 dims or more.
+/* Multiplies vectors or matrices; dims before the last two broadcast.  A vector is a row on the
+ * left and a column on the right, and the result lacks that dim.
  * RSH_EVALUE for a value without dims.  Local. */
 RSH_API rsh_status rsh_nn_matmul(rsh_value *a, rsh_value *b, rsh_value **out);
-/* Of two batches of matrices with three dims and equal first sizes.  Local. */
+/* Multiplies two 3-D batches of matrices with the same number of matrices.  Local. */
 RSH_API rsh_status rsh_nn_bmm(rsh_value *a, rsh_value *b, rsh_value **out);
-/* x times the transpose of the weight [out, in], plus the bias [out], which may be NULL, along the
- * last dim of x.  Local. */
+/* Multiplies the last dim of x by the transpose of weight [out, in] and adds bias [out], which may
+ * be NULL.  Local. */
 RSH_API rsh_status rsh_nn_linear(rsh_value *x, rsh_value *weight, rsh_value *bias,
                                  rsh_value **out);
 
@@ -186,16 +202,18 @@ RSH_API rsh_status rsh_nn_linear(rsh_value *x, rsh_value *weight, rsh_value *bia
 
 RSH_API rsh_status rsh_nn_softmax(rsh_value *x, int dim, rsh_value **out);
 RSH_API rsh_status rsh_nn_log_softmax(rsh_value *x, int dim, rsh_value **out);
-/* Over the last `ndims` dims together: (x - mean) / sqrt(variance + eps) * weight + bias.  Weight
- * and bias have these dims' sizes; each may be NULL.  RSH_EVALUE if ndims < 1.  Local. */
+/* Normalizes over the last `ndims` dims together: (x - mean) / sqrt(variance + eps) * weight +
+ * bias.  weight and bias have the sizes of these dims; each may be NULL.  RSH_EVALUE if ndims < 1.
+ * Local. */
 RSH_API rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight, rsh_value *bias,
                                      double eps, rsh_value **out);
-/* Over the last dim: x / sqrt(mean of squares + eps) * weight, which may be NULL.  Local. */
+/* Normalizes over the last dim: x / sqrt(mean of squares + eps) * weight.  weight may be NULL.
+ * Local. */
 RSH_API rsh_status rsh_nn_rms_norm(rsh_value *x, rsh_value *weight, double eps, rsh_value **out);
-/* softmax(q k' / sqrt(d) + mask) v over the last two dims, d being the last size of q; leading
- * sizes are equal.  The mask, if not NULL, broadcasts to the scores and gets no gradient; it is of
- * q's dtype, or bool, where true means that an element is seen.  Causal: row i sees the first i + 1
- * columns alone.  Local. */
+/* softmax(q k' / sqrt(d) + mask) v over the last two dims, where d is the last size of q.  Leading
+ * sizes must be equal.  The mask may be NULL; it broadcasts to the scores and gets no gradient.  It
+ * has q's dtype and is added, or it is bool and true means that a score is used.  If `causal` is
+ * set, row i uses the first i + 1 columns only.  Local. */
 RSH_API rsh_status rsh_nn_attention(rsh_value *q, rsh_value *k, rsh_value *v, rsh_value *mask,
                                     bool causal, rsh_value **out);
 
@@ -205,21 +223,21 @@ typedef enum rsh_loss_reduction { RSH_LOSS_MEAN, RSH_LOSS_SUM, RSH_LOSS_NONE } r
 
 typedef struct rsh_cross_entropy_opts {
     size_t struct_size;      /* sizeof(rsh_cross_entropy_opts) */
-    rsh_loss_reduction reduction; /* mean: over targets that are not ignored; NaN if there are
-                                     none */
-    bool ignore;             /* ignore targets of ignore_index */
+    rsh_loss_reduction reduction; /* the mean is over targets that are not ignored; NaN if there
+                                     are none */
+    bool ignore;             /* ignore targets that are equal to ignore_index */
     int64_t ignore_index;
-    double label_smoothing; /* from 0 to 1: the share of the target that all classes get evenly */
+    double label_smoothing; /* 0 to 1: the share of the target that is spread over all classes */
 } rsh_cross_entropy_opts;
 #define RSH_CROSS_ENTROPY_OPTS_INIT {sizeof(rsh_cross_entropy_opts), RSH_LOSS_MEAN, 0, 0, 0}
 
-/* Of logits with classes in dim 1 (dim 0 if there is one dim) and class indices (i64) in the other
- * dims.  `opts` of NULL are zeros.
- * RSH_EINDEX if a target is no class and not ignored; RSH_EVALUE if the smoothing is out of range,
- * or the options do not start from RSH_CROSS_ENTROPY_OPTS_INIT.  Local. */
+/* Computes the cross entropy of logits with classes in dim 1 (dim 0 if there is only one dim) and
+ * class indices (i64) whose shape is that of the other dims.  `opts` may be NULL for defaults.
+ * RSH_EINDEX if a target is not a class and not ignored; RSH_EVALUE if the smoothing is out of
+ * range, or the options do not start from RSH_CROSS_ENTROPY_OPTS_INIT.  Local. */
 RSH_API rsh_status rsh_nn_cross_entropy(rsh_value *logits, rsh_value *target,
                                         const rsh_cross_entropy_opts *opts, rsh_value **out);
-/* (a - b)^2 of values with equal sizes.  Local. */
+/* Computes the squared error (a - b)^2 of values with equal shapes.  Local. */
 RSH_API rsh_status rsh_nn_mse(rsh_value *a, rsh_value *b, rsh_loss_reduction reduction,
                               rsh_value **out);
 

@@ -1,19 +1,18 @@
-/* ShardedTensor: that of PyTorch, in C.
+/* ShardedTensor: PyTorch's sharded tensor in C.
  *
- * It is an rsh_sharded of <reshard/shard.h> with a spec, properties and a process group: the spec
- * becomes the layout, and the parts are this rank's shards.  Metadata of all shards are made when
- * they are asked for.  Where PyTorch is right, results are the same to the bit; where it refuses or
- * crashes (any owners, several shards on a rank, empty shards, boxes to boxes), this does what was
- * asked.  docs/torch.md maps every name.
+ * It is an rsh_sharded of <reshard/shard.h> with a spec, properties and a process group.  The spec
+ * determines the layout, and the parts are this rank's shards.  Metadata of all shards are created
+ * on first use.  Results are bit for bit those of PyTorch.  This library also handles cases in
+ * which PyTorch fails or crashes: arbitrary owners, several shards on a rank, empty shards, boxes
+ * to boxes.  docs/torch.md maps every name.
  *
- * A group of NULL is the default group.  Every function is local or collective over the group, as
- * it says.  If one rank refuses a collective call, every rank gets that rank's status and sentence.
- * A rank that is not a member of the group gets RSH_ERUNTIME.
+ * If a group is NULL, the default group is used.  Every function is local or collective over the
+ * group, as its comment says.  If a collective call fails on one rank, every rank gets that rank's
+ * status and message.  A rank that is not a member of the group gets RSH_ERUNTIME.
  *
  * Local shards are the entries of the metadata that this rank owns, in the order of the metadata,
- * dense and row-major, also where they are empty.  Free a tensor before its group: the default
- * group cannot be destroyed while it has tensors.  The caller frees what functions write to
- * *out. */
+ * including empty ones; they are dense and row-major.  Free a tensor before its group: the default
+ * group cannot be destroyed while it has tensors.  The caller frees *out. */
 #ifndef RESHARD_TORCH_TENSOR_H
 #define RESHARD_TORCH_TENSOR_H
 
@@ -29,39 +28,40 @@ typedef struct rsh_torch_tensor rsh_torch_tensor;
 
 /* ---- shards ---- */
 
-/* A local tensor and which part of the whole it is. */
+/* A local tensor and its position in the whole tensor. */
 typedef struct rsh_shard {
-    rsh_tensor *tensor; /* owned by who made it: a view that shares the storage it was made of */
+    rsh_tensor *tensor; /* owned; a view that shares the storage of the original tensor */
     rsh_shard_meta meta;
-    rsh_tensor_props props; /* what PyTorch keeps in the tensor, as requires_grad */
+    rsh_tensor_props props; /* properties that PyTorch keeps in the tensor, such as requires_grad */
 } rsh_shard;
 
-/* A shard that shares the storage of `tensor`; props NULL: rsh_tensor_get_props(tensor).  The
- * caller clears *out. RSH_EVALUE if shapes or dtypes differ, or the placement is on another device
- * than the tensor (cpu).  Local. */
+/* Creates a shard that shares the storage of `tensor`; props may be NULL for
+ * rsh_tensor_get_props(tensor).  The caller frees it with rsh_shard_clear.  RSH_EVALUE if shapes or
+ * dtypes differ, or the placement is on another device than the tensor (cpu).  Local. */
 RSH_API rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta,
                                   const rsh_tensor_props *props, rsh_shard *out);
-/* The same, with metadata of the tensor's shape and placement "rank:R/cpu".  Local. */
+/* Does the same with metadata of the tensor's shape and placement "rank:R/cpu".  Local. */
 RSH_API rsh_status rsh_shard_from_tensor(const rsh_tensor *tensor, int noffsets,
                                          const int64_t *offsets, int rank, rsh_shard *out);
 /* Frees the tensor of a shard.  No-op for NULL.  Local. */
 RSH_API void rsh_shard_clear(rsh_shard *s);
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* How a factory makes tensors. */
+/* Options of the functions that create tensors. */
 typedef struct rsh_torch_opts {
     size_t struct_size; /* sizeof(rsh_torch_opts) */
     rsh_tensor_props props;
     rsh_group *group;
-    uint64_t seed; /* of rand and randn: a rank fills its shards, in order, from its own stream */
+    uint64_t seed; /* for rand and randn; each rank fills its shards in order from its own stream */
 } rsh_torch_opts;
 #define RSH_TORCH_OPTS_INIT {sizeof(rsh_torch_opts), RSH_TENSOR_PROPS_INIT, 0, 0}
 
-/* New tensors cut by a spec.  opts NULL: f32, the default group.  A rank may own no shard.  `value`
- * is one element of the dtype.
- * - RSH_EVALUE if the spec refuses the size, the shards are not the whole tensor, a placement is
- *   outside the group, the layout is not strided, or the memory format is not contiguous;
+/* Create a tensor that a spec cuts.  opts may be NULL: f32, the default group.  A rank may own no
+ * shard.  `value` is one element of the dtype.
+ * - RSH_EVALUE if the spec does not support the size, the shards do not cover the whole tensor, a
+ *   placement is outside the group, the layout is not strided, or the memory format is not
+ *   contiguous;
  * - RSH_EUNSUP if a device is not the cpu;
  * - RSH_ETYPE for random integers;
  * - RSH_ERUNTIME for requires_grad of integers, here and below.
@@ -80,8 +80,8 @@ RSH_API rsh_status rsh_torch_rand(const rsh_spec *spec, int ndim, const int64_t 
 RSH_API rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size,
                                    const rsh_torch_opts *opts, rsh_torch_tensor **out);
 
-/* Cut like `t`, with these properties; props NULL: those of `t`, without requires_grad.  Errors as
- * above.  Local. */
+/* Create a tensor that is cut like `t`, with these properties; props may be NULL for those of `t`
+ * without requires_grad.  Errors as above.  Local. */
 RSH_API rsh_status rsh_torch_empty_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
                                         rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_zeros_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
@@ -95,129 +95,131 @@ RSH_API rsh_status rsh_torch_rand_like(const rsh_torch_tensor *t, const rsh_tens
 RSH_API rsh_status rsh_torch_randn_like(const rsh_torch_tensor *t, const rsh_tensor_props *props,
                                         uint64_t seed, rsh_torch_tensor **out);
 
-/* Makes a tensor from the shards of each rank, whose storage it shares.  `size` entries of -1 are
- * inferred: there is one shard per rank then, stacked along dim 0 in rank order, and other entries
- * must be what that gives.  The spec is inferred; shards are in the order of its metadata.
- * RSH_EVALUE, naming the property and the ranks, if what ranks give does not go together.
+/* Creates a tensor from the shards of all ranks, whose storage it shares.  Entries of `size` that
+ * are -1 are inferred: then each rank must have one shard, stacked along dim 0 in rank order, and
+ * the other entries must match.  The spec is inferred; shards are in the order of its metadata.
+ * RSH_EVALUE if the shards of different ranks do not match; the message names the property and the
+ * ranks.
  * Collective. */
 RSH_API rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim,
                                          const int64_t *size, rsh_group *group,
                                          rsh_torch_tensor **out);
-/* Makes a tensor from this rank's shards and metadata of the whole; if spec is NULL, it is
+/* Creates a tensor from this rank's shards and metadata of the whole tensor; if spec is NULL, it is
  * inferred.
- * RSH_ERUNTIME if n is not the number of shards that the metadata give this rank; RSH_EVALUE if a
+ * RSH_ERUNTIME if n is not the number of shards that this rank has in the metadata; RSH_EVALUE if a
  * shard differs from its metadata.  Local. */
 RSH_API rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards,
                                                   const rsh_tensor_meta *meta, const rsh_spec *spec,
                                                   rsh_group *group, rsh_torch_tensor **out);
-/* Makes a tensor from this rank's only tensor (shared) and the spec; a rank that owns nothing may
- * give NULL, and then needs props for the dtype (f32 otherwise).
- * RSH_EVALUE if the tensor is not dense or has another shape, the rank owns several shards, or the
- * spec does not cover the size.  Local. */
+/* Creates a tensor from this rank's only tensor, whose storage is shared, and the spec.  A rank
+ * that owns nothing may pass NULL for `local`; then props give the dtype (NULL: f32).
+ * RSH_EVALUE if the tensor is not dense or has the wrong shape, the rank owns several shards, or
+ * the spec does not cover the size.  Local. */
 RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props *props,
                                          const rsh_spec *spec, int ndim, const int64_t *size,
                                          rsh_group *group, rsh_torch_tensor **out);
-/* shard_tensor: from a whole tensor on `src_rank`.  Every rank gives a tensor of the whole shape
- * and dtype; only the source's values matter.  The sharder of a user's kind
- * (rsh_spec_kind.sharder) runs when the ranks have agreed on their arguments; it gives every rank
- * the same status if it is made of collective calls of this library.
- * RSH_EVALUE if ranks give different sources, specs, shapes or dtypes, or a tensor is not dense;
- * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder:
- * the built-in boxes have none, use rsh_torch_scatter.  Collective. */
+/* PyTorch's shard_tensor: shards a whole tensor of rank `src_rank`.  Every rank passes a tensor of
+ * the whole shape and dtype; only the elements of the source are used.  If the spec is of a
+ * user-defined kind, its sharder (rsh_spec_kind.sharder) runs after the ranks have agreed on their
+ * arguments.  It returns the same status on every rank if it only makes collective calls of this
+ * library.
+ * RSH_EVALUE if ranks pass different sources, specs, shapes or dtypes, or a tensor is not dense;
+ * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder,
+ * as the built-in boxes: use rsh_torch_scatter.  Collective. */
 struct rsh_spec_sharder {
-    /* A whole tensor on `src_rank` of the group becomes the sharded tensor *out.  Collective. */
+    /* Creates the sharded tensor *out from a whole tensor on rank `src_rank`.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
                         rsh_torch_tensor **out);
 };
 RSH_API rsh_status rsh_shard_tensor(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                     rsh_group *group, const rsh_tensor_props *props,
                                     rsh_torch_tensor **out);
-/* The same with any spec that has metadata: its shards are cut out of the source's tensor, whatever
- * they are.  Collective. */
+/* Does the same with any spec that has metadata: sends each rank its shards of the source's
+ * tensor.  Collective. */
 RSH_API rsh_status rsh_torch_scatter(const rsh_tensor *tensor, const rsh_spec *spec, int src_rank,
                                      rsh_group *group, const rsh_tensor_props *props,
                                      rsh_torch_tensor **out);
 /* Frees the tensor.  No-op for NULL.  Local. */
 RSH_API void rsh_torch_free(rsh_torch_tensor *t);
 
-/* ---- getters: local; returned pointers are borrowed and live as long as the tensor ---- */
+/* ---- getters: local; returned pointers are borrowed and valid as long as the tensor ---- */
 
-/* Metadata of all shards.  They are made when first asked for and then kept; NULL, with a sentence,
- * if there is no memory. */
+/* Returns metadata of all shards.  They are created on first use and then kept; NULL, with an error
+ * message, if memory runs out. */
 RSH_API const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t);
 RSH_API const rsh_tensor_props *rsh_torch_props(const rsh_torch_tensor *t);
 RSH_API const rsh_spec *rsh_torch_spec(const rsh_torch_tensor *t);
 RSH_API rsh_group *rsh_torch_group(const rsh_torch_tensor *t);
-/* This rank's shards: how many, and one of them; NULL if there is none. */
+/* Return the number of this rank's shards, and shard i; NULL if there is none. */
 RSH_API int64_t rsh_torch_nshards(const rsh_torch_tensor *t);
 RSH_API const rsh_shard *rsh_torch_shard(const rsh_torch_tensor *t, int64_t i);
-/* The only local tensor; RSH_EUNSUP if there is not exactly one. */
+/* Returns the only local tensor; RSH_EUNSUP if there is not exactly one. */
 RSH_API rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out);
 RSH_API int rsh_torch_ndim(const rsh_torch_tensor *t); /* -1 for NULL */
-/* The size along a dim; negative dims count from the end.  RSH_EINDEX if there is no such dim. */
+/* Returns the size of a dim; negative dims count from the end.  RSH_EINDEX if there is no such
+ * dim. */
 RSH_API rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out);
 RSH_API rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t); /* RSH_DTYPE_NONE for NULL */
 RSH_API bool rsh_torch_requires_grad(const rsh_torch_tensor *t);
-/* Sets it for every local shard and in the metadata.  RSH_ERUNTIME if the dtype is neither a float
- * nor complex. */
+/* Sets requires_grad for every local shard and in the metadata.  RSH_ERUNTIME if the dtype is
+ * neither a float nor complex. */
 RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 
 /* ---- operations ---- */
 
-/* The whole tensor into `out`, of any strides and any dtype that the tensor's can be converted to,
- * on group rank `dst`; `out` is ignored elsewhere.  Another dtype costs memory for the whole tensor
- * on that rank.
- * RSH_ERUNTIME if `dst` is outside the group; RSH_EVALUE if `out` is missing or has another shape;
- * RSH_ETYPE for complex to real.  Collective. */
+/* Copies the whole tensor into `out` on group rank `dst`; `out` is ignored on other ranks.  It may
+ * have any strides and any dtype that the tensor's can be converted to.  A conversion needs
+ * temporary memory for the whole tensor on that rank.
+ * RSH_ERUNTIME if `dst` is outside the group; RSH_EVALUE if `out` is missing or its shape is
+ * wrong; RSH_ETYPE for complex to real.  Collective. */
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
-/* The same on every rank, each into an `out` of its own.  Collective. */
+/* Does the same on every rank, each into its own `out`.  Collective. */
 RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
-/* A new tensor cut by another spec; any spec to any spec.  The second function takes plan
- * options (NULL: defaults).  With opts->may_alias, and where the spec stays the same, the result
- * shares the memory of `t` and nothing moves.  Collective. */
+/* Create a tensor that is cut by another spec; any spec to any spec.  opts may be NULL.  With
+ * opts->may_alias, if the spec is unchanged, the result shares the memory of `t` and nothing moves.
+ * Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
                                      rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
                                           const rsh_plan_opts *opts, rsh_torch_tensor **out);
-/* The same into a tensor that exists, of the same size (its spec says how it is cut) and of any
- * dtype.  The comm remembers plans and bindings: after the first time nothing is planned or
- * allocated.  Collective. */
+/* Does the same into an existing tensor of the same size, with any spec and dtype.  The comm caches
+ * plans and bindings: from the second call on nothing is planned or allocated.  Collective. */
 RSH_API rsh_status rsh_torch_reshard_into(const rsh_torch_tensor *t, rsh_torch_tensor *out);
-/* The elements as another dtype, in new memory, also for the same dtype.
+/* Converts to another dtype, always in new memory.
  * RSH_ETYPE for complex to real; RSH_ERUNTIME if the tensor requires a gradient and the dtype has
  * none.  Local. */
 RSH_API rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out);
-/* The same elements in new memory.  Local. */
+/* Copies the tensor to new memory.  Local. */
 RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out);
-/* A tensor on the same memory, without requires_grad.  Local. */
+/* Returns a tensor on the same memory, without requires_grad.  Local. */
 RSH_API rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out);
 /* copy_: copies the elements of src to dst; converts if the dtypes differ.
  * RSH_ERUNTIME if they are cut differently or belong to different groups; RSH_ETYPE for complex to
  * real.  Local. */
 RSH_API rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src);
-/* Are all elements equal, or close: |a-b| <= atol + rtol*|b|?  Every rank gets the same answer.
- * Metadata are compared without order and without empty shards.  Tensors of different groups are
+/* Test whether all elements are equal, or close: |a-b| <= atol + rtol*|b|.  Every rank gets the
+ * same answer.  The order of shards and empty shards are ignored.  Tensors of different groups are
  * not equal.  Collective. */
 RSH_API rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out);
 RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b,
                                       double rtol, double atol, bool equal_nan, bool *out);
 
-/* Writes the state of one rank, and loads it into the group of rsh_group_current.
+/* Save the state of one rank, and load it into the group of rsh_group_current.
  * RSH_EIO if the sink stops; RSH_ERUNTIME if group rank, global rank, group size or global size,
- * checked in this order, are not those of saving (the sentence says which), or if the bytes are not
- * a state, are cut short or were changed; RSH_EUNSUP if the spec is of a user's kind: the state
- * holds only its text, use rsh_torch_load_resharded.  Local. */
+ * checked in this order, differ from when it was saved (the message says which), or if the bytes
+ * are not a state, are truncated or corrupt; RSH_EUNSUP if the spec is of a user-defined kind: the
+ * state contains only its text, so use rsh_torch_load_resharded.  Local. */
 RSH_API rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink);
 RSH_API rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out);
-/* The same in memory of the library: one object, which the caller frees with rsh_objects_free; and
- * in a file of this rank's own.  After a failure the file is what it was before.
+/* Do the same with memory that the library allocates: one object, which the caller frees with
+ * rsh_objects_free; and with a file for this rank only.  If saving fails, the file is unchanged.
  * RSH_EIO if the file cannot be written or read.  Local. */
 RSH_API rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out);
 RSH_API rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path);
 RSH_API rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out);
-/* Loads states into any group with another spec: every rank of the current group gives the states
+/* Loads states into any group with another spec.  Every rank of the current group passes the states
  * that it has (n may be 0).  Duplicates of a shard are allowed.
- * RSH_EVALUE if all states together are not the whole tensor.  Collective. */
+ * RSH_EVALUE if the states together do not cover the whole tensor.  Collective. */
 RSH_API rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, const size_t *bytes,
                                             const rsh_spec *to, rsh_torch_tensor **out);
 
@@ -225,14 +227,14 @@ RSH_API rsh_status rsh_torch_load_resharded(int64_t n, const void *const *data, 
  * RSH_EIO if the sink stops.  Local. */
 RSH_API rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink);
 
-/* The tensor as a sharded tensor of the core, on the same memory, to be used with plans.  Local. */
+/* Returns a sharded tensor of the core on the same memory, for use with plans.  Local. */
 RSH_API rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out);
 
 /* ---- the functions of torch.nn.init ----
  *
- * They write into a tensor of floats (RSH_ETYPE otherwise) that exists.  Random numbers depend on
- * the seed and the global position of an element alone, so a tensor gets the same ones however it
- * is cut, if all ranks give the same seed.  Local. */
+ * They write into an existing tensor of floats (RSH_ETYPE otherwise).  Random numbers depend only
+ * on the seed and the global position of an element, so they do not depend on how the tensor is
+ * cut, if all ranks pass the same seed.  Local. */
 
 /* Sets each element to a uniform number from `low` to `high`.  RSH_ERUNTIME if low > high. */
 RSH_API rsh_status rsh_torch_uniform(rsh_torch_tensor *t, double low, double high, uint64_t seed);
@@ -250,23 +252,24 @@ typedef enum rsh_nonlinearity {
     RSH_LINEAR,
     RSH_SIGMOID
 } rsh_nonlinearity;
-/* Uniform between -b and b, b = gain * sqrt(3 / fan).  The fan is that of the whole tensor: its
- * size along dim 1 (in) or dim 0 (out), times those of all dims after dim 1.  `slope` is that of
- * leaky relu and is ignored otherwise.  RSH_EVALUE if there are fewer than two dims. */
+/* Sets each element to a uniform number between -b and b, where b = gain * sqrt(3 / fan).  The fan
+ * is that of the whole tensor: its size along dim 1 (in) or dim 0 (out), times the sizes of all
+ * dims after dim 1.  `slope` is used for leaky relu only.  RSH_EVALUE if there are fewer than two
+ * dims. */
 RSH_API rsh_status rsh_torch_kaiming_uniform(rsh_torch_tensor *t, double slope, rsh_fan mode,
                                              rsh_nonlinearity function, uint64_t seed);
 
-/* ---- the parts of reshard, each with PyTorch's contract ---- */
+/* ---- the steps of reshard, each with PyTorch's contract ---- */
 
-/* build_reshard_metadata: the shards of a chunk spec by rank, for specs in which each of W ranks
- * owns one chunk (RSH_EVALUE otherwise).  `by_rank` and `ranks` have W entries; `ranks` (may be
- * NULL) in placement order.  Pure. */
+/* PyTorch's build_reshard_metadata: returns the shards of a chunk spec by rank, for specs in which
+ * each of W ranks owns one chunk (RSH_EVALUE otherwise).  `by_rank` and `ranks` have W entries;
+ * `ranks` may be NULL and is in placement order.  Pure. */
 RSH_API rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W,
                                         rsh_shard_meta *by_rank, int *ranks);
-/* reshuffle_local_shard: chunks keep their content and change owners; both specs cut the same dim.
- * reshard_local_shard: the chunks of one dim become chunks of another (RSH_EVALUE otherwise).
- * `local` is this rank's chunk, of any strides; *out is new, dense; `by_rank` has an entry for each
- * rank of the group, as above.  Collective. */
+/* PyTorch's reshuffle_local_shard: both specs cut the same dim; chunks change owners.
+ * PyTorch's reshard_local_shard: the specs cut different dims (RSH_EVALUE otherwise).
+ * `local` is this rank's chunk, with any strides; *out is new and dense; `by_rank` has an entry for
+ * each rank of the group, as above.  Collective. */
 RSH_API rsh_status rsh_reshuffle_local_shard(const rsh_tensor *local, int ndim, const int64_t *size,
                                              const rsh_spec *from, const rsh_spec *to,
                                              rsh_group *group, rsh_shard *out,
@@ -278,23 +281,24 @@ RSH_API rsh_status rsh_reshard_local_shard(const rsh_tensor *local, int ndim, co
 
 /* ---- partial tensors ---- */
 
-/* The value is the element-wise reduction of the local tensors of all ranks of the group. */
+/* A tensor that is the element-wise reduction of the local tensors of all ranks of the group. */
 typedef struct rsh_partial rsh_partial;
-/* Shares the storage of `local`.  RSH_ETYPE if the op does not exist for the dtype.  Local. */
+/* Creates a partial tensor that shares the storage of `local`.  RSH_ETYPE if the op does not exist
+ * for the dtype.  Local. */
 RSH_API rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group,
                                    rsh_partial **out);
 RSH_API void rsh_partial_free(rsh_partial *p);
 RSH_API const rsh_tensor *rsh_partial_tensor(const rsh_partial *p);
 RSH_API rsh_op rsh_partial_op(const rsh_partial *p);
 RSH_API rsh_group *rsh_partial_group(const rsh_partial *p);
-/* Reduce, and cut by a spec of any kind.  RSH_EUNSUP for complex.  Collective. */
+/* Reduces the tensor and cuts it by a spec of any kind.  RSH_EUNSUP for complex.  Collective. */
 RSH_API rsh_status rsh_partial_reshard(const rsh_partial *p, const rsh_spec *spec,
                                        rsh_torch_tensor **out);
-/* A view with dims a and b swapped.  RSH_EINDEX if there is no such dim.  Local. */
+/* Returns a view with dims a and b swapped.  RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_transpose(const rsh_partial *p, int a, int b, rsh_partial **out);
-/* Partial tensors one after the other along a dim, in new memory.
- * RSH_ERUNTIME if there is none, or ops or groups differ; RSH_ETYPE if dtypes do, RSH_EVALUE if
- * sizes along other dims do; RSH_EINDEX if there is no such dim.  Local. */
+/* Concatenates partial tensors along a dim, in new memory.
+ * RSH_ERUNTIME if n is 0, or ops or groups differ; RSH_ETYPE if dtypes differ; RSH_EVALUE if sizes
+ * along other dims differ; RSH_EINDEX if there is no such dim.  Local. */
 RSH_API rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim,
                                    rsh_partial **out);
 
