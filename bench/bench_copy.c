@@ -1,10 +1,10 @@
-/* Kernels of the copy room against memcpy, both by the same threads in the same run.
+/* Compares kernels of the copy room with memcpy, with the same threads in the same run.
  *
  *   bench_copy [threads [filter]]
  *
- * Every case writes DST_BYTES of destination.  "ratio" is the time memcpy needs for the same bytes read and written,
- * divided by the case's time: 1.00 is memory speed.  Memory is huge pages where the system grants them, touched before
- * the clock starts. */
+ * Every case writes DST_BYTES of destination.  "ratio" is the time that memcpy needs for the same bytes read and
+ * written, divided by the case's time: 1.00 is memory speed.  Memory is on huge pages if the system has them, and is
+ * touched before the clock starts. */
 #include "copy/copy.h"
 
 #include <pthread.h>
@@ -20,8 +20,8 @@
 #define ROUNDS    9
 #define SLAB      ((int64_t)256 << 10) /* bytes of one move's slab */
 
-/* `moves` moves that interleave in the destination; each is [n0][n1] elements, and starts some bytes after the one
- * before. */
+/* `moves` moves that interleave in the destination; each has [n0][n1] elements, at a fixed distance from the previous
+ * one. */
 typedef struct bench_case {
     const char *name;
     rsh_dtype from, to;
@@ -93,7 +93,7 @@ static void run_memcpy(int thread, int threads) {
     memcpy(dst_memory + thread * share, src_memory + thread * share, (size_t)share);
 }
 
-static void prepare(const bench_case *c, rshi_move *m, int64_t *ss) {
+static void prepare_move(const bench_case *c, rshi_move *m, int64_t *ss) {
     *m = (rshi_move){.nd = 2, .n = {c->n0, c->n1}, .ds = {c->ds0, c->ds1}, .nsrc = c->nsrc, .ss = ss, .from = c->from};
     m->to = c->to;
     m->op = c->op;
@@ -104,12 +104,12 @@ static void prepare(const bench_case *c, rshi_move *m, int64_t *ss) {
     rshi_move_prepare(m, (size_t)DST_BYTES);
 }
 
-/* A thread's share of dim 0, in slabs, the moves taking turns. */
+/* Runs a thread's share of dim 0, slab by slab, with the moves interleaved. */
 static void run_case(const bench_case *c, int thread, int threads) {
     int64_t ss[SOURCES * RSHI_MOVE_DIMS];
     const char *src[MOVES][SOURCES];
     rshi_move m;
-    prepare(c, &m, ss);
+    prepare_move(c, &m, ss);
     for (int i = 0; i < c->moves; i++)
         for (int k = 0; k < c->nsrc; k++) src[i][k] = src_memory + i * c->src_next + k * c->source_next;
     int64_t i0 = m.n[0] * thread / threads, i1 = m.n[0] * (thread + 1) / threads;
@@ -147,7 +147,7 @@ static double time_of(const bench_case *c, int threads) {
     return rshi_seconds() - t;
 }
 
-/* Bytes read and written, in units of what memcpy of the destination would. */
+/* Bytes read and written, relative to memcpy of the destination. */
 static double work_of(const bench_case *c) {
     double from = (double)rsh_dtype_size(c->from), to = (double)rsh_dtype_size(c->to);
     return (c->nsrc * from + to) / (2 * to);
@@ -165,7 +165,7 @@ static void report(const bench_case *c, int threads) {
     fflush(stdout);
 }
 
-/* Many small moves, one thread: a block of 64 x 32 f32 out of rows of 64. */
+/* Many small moves on one thread: a block of 64 x 32 f32 from rows of 64. */
 static void report_small(void) {
     enum { TIMES = 100000 };
     int64_t ss[RSHI_MOVE_DIMS] = {256, 4};

@@ -1,9 +1,10 @@
-/* Crowd: an exec on more ranks than cores beside rsh_local_exec_run of the same plan by as many threads as cores.
+/* Crowd: compares an exec on more ranks than cores with rsh_local_exec_run of the same plan on as many threads as
+ * cores.
  *
  *     bench_crowd [SECONDS [RANKS...]]
  *
- * Rows to columns of f32 8192 x 8192, on threads.  Both work on the same memory.  For every number of ranks prints the
- * least time of a run over a few rounds of each in turn, and how much of the local run's speed the exec has. */
+ * Moves rows to columns of f32 8192 x 8192, on threads.  Both work on the same memory.  For every number of ranks it
+ * prints the least time of a run over a few alternating rounds, and the exec's speed relative to the local run. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -39,7 +40,7 @@ static double time_local(rsh_local_exec *l, int64_t runs) {
     return (now() - began) / (double)runs;
 }
 
-/* Seconds of a run by all ranks: from one barrier to the next, which costs a few wake-ups in `runs` runs. */
+/* Seconds of a run by all ranks: from one barrier to the next, divided by `runs`. */
 static rsh_status time_exec(rsh_comm *comm, rsh_exec *exec, int64_t runs, double *each) {
     rsh_status st = rsh_comm_barrier(comm);
     double began = now();
@@ -49,7 +50,7 @@ static rsh_status time_exec(rsh_comm *comm, rsh_exec *exec, int64_t runs, double
     return st;
 }
 
-/* Rank 0 runs the local plan while the others wait at the barrier of the next round. */
+/* Rank 0 runs the local plan while the others wait at the next barrier. */
 static rsh_status compare(crowd *c, rsh_comm *comm, rsh_exec *exec) {
     int rank = rsh_comm_rank(comm);
     rsh_local_exec *local = NULL;

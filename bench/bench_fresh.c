@@ -1,10 +1,10 @@
-/* Fresh memory: rsh_reshard into a new tensor every time against a bound exec, rows to columns.
+/* Fresh memory: compares rsh_reshard into a new tensor every time with a bound exec, rows to columns.
  *
  *     bench_fresh [RANKS [SECONDS [SIDE...]]]
  *
- * For every size, and on threads and processes, prints the least time of a call over a few rounds as rank 0 sees it:
- * of rsh_exec_run, of rsh_reshard with 1 and with 8 results kept alive in rotation, and their ratio; and how many page
- * faults rank 0 has in a call of rsh_reshard, which tells recycled memory from new memory on a busy machine too. */
+ * For every size, on threads and processes, prints the least time of a call over a few rounds on rank 0: of
+ * rsh_exec_run, of rsh_reshard with 1 and with 8 results kept alive in rotation, and their ratio; and the page faults
+ * of rank 0 per call of rsh_reshard, which distinguish reused memory from new memory even on a busy machine. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ typedef struct job {
     const char *engine;
 } job;
 
-/* What is called again and again. */
+/* The operation that is repeated. */
 typedef struct loop {
     rsh_exec *exec; /* NULL: rsh_reshard */
     const rsh_sharded *from;
@@ -35,8 +35,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The oldest result goes, a new one takes its place: addresses change from call to call. */
-static rsh_status go(loop *l) {
+/* Frees the oldest result and makes a new one in its place, so that addresses change from call to call. */
+static rsh_status call_once(loop *l) {
     if (l->exec) return rsh_exec_run(l->exec);
     rsh_sharded **slot = &l->kept[l->next];
     rsh_sharded_free(*slot);
@@ -51,7 +51,7 @@ static double faults(void) {
     return (double)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Seconds and page faults of a call, the least of all rounds; every rank makes the same number of calls. */
+/* Seconds and page faults per call, the least of all rounds; every rank makes the same number of calls. */
 typedef struct cost {
     double seconds, faults;
 } cost;
@@ -59,12 +59,12 @@ typedef struct cost {
 static rsh_status time_loop(loop *l, rsh_comm *comm, double seconds, cost *least) {
     rsh_status st = RSH_OK;
     int64_t calls = 1;
-    for (int i = 0; i < 2 * MOST_ALIVE && !st; i++) st = go(l);
+    for (int i = 0; i < 2 * MOST_ALIVE && !st; i++) st = call_once(l);
     *least = (cost){1e9, 1e9};
     for (int round = 0; round < ROUNDS && !st; round++) {
         st = rsh_comm_barrier(comm);
         double began = now(), before = faults();
-        for (int64_t i = 0; i < calls && !st; i++) st = go(l);
+        for (int64_t i = 0; i < calls && !st; i++) st = call_once(l);
         double each = (now() - began) / (double)calls;
         double touched = (faults() - before) / (double)calls;
         if (each < least->seconds) least->seconds = each;
@@ -93,7 +93,7 @@ static rsh_status compare(rsh_comm *comm, const job *j, const rsh_sharded *from,
         printf("%-8s %5lld^2  %d alive  exec %10.2f us  reshard %10.2f us  ratio %6.2f  faults %8.1f\n",
                j->engine, (long long)j->side, i ? MOST_ALIVE : 1, 1e6 * bound.seconds, 1e6 * fresh[i].seconds,
                fresh[i].seconds / bound.seconds, fresh[i].faults);
-    fflush(stdout); /* a rank may be a process that ends without it */
+    fflush(stdout); /* a rank that is a process ends without flushing */
     return RSH_OK;
 }
 

@@ -1,4 +1,4 @@
-/* What the tape costs: an op on one element, and a reshard as an op beside the bare run of its exec.
+/* The cost of the tape: an op on one element, and a reshard as an op compared with the bare run of its exec.
  *
  *   bench_grad
  *

@@ -1,16 +1,17 @@
-/* How long planning takes: every ordered pair of twelve forms on 65,536 ranks, with and without nodes, with the ranks
- * in order, as a range and as a random list; random pairs; many boxes; a mesh of a million ranks; and a model of 1,000
- * tensors.
+/* Measures the time of planning: every ordered pair of twelve forms on 65,536 ranks, with and without nodes, with the
+ * ranks in order, as a range and as a random list; random pairs; many boxes; a mesh of a million ranks; and a model of
+ * 1,000 tensors.
  *
  * bench_plan             the model, and every pair of forms once: rows to columns, random ranks, nodes of 48
  * bench_plan --all       everything
  * bench_plan --large     many boxes, a million ranks
  * bench_plan --random    200 random pairs
- *   --no-shares          leaves out the shares; --limit S ends a case after S seconds; --seed N for other random lists
+ *   --no-shares          omits the shares; --limit S ends a case after S seconds; --seed N for other random lists
  * bench_plan FROM TO [RANKS_PER_NODE]   one case, by forms ("flat") or as layouts
  *
- * Each case runs in a process of its own, so that memory is its own and what takes too long can be ended.  A case is
- * what `reshard explain` does: parse, plan, add up, draw; then the shares of a few ranks, each the best of three. */
+ * Each case runs in a separate process, so that its memory can be measured and a slow case can be ended.  A case does
+ * what `reshard explain` does: parse, plan, add up, draw; then computes the shares of a few ranks, each the best of
+ * three. */
 #include <reshard.h>
 
 #include <stdarg.h>
@@ -28,7 +29,7 @@
 #define TENSORS 1000
 #define FORMS 12
 
-#define MOST_SECONDS 10.0 /* asked of a case: to explain, and the memory that takes */
+#define MOST_SECONDS 10.0 /* limits for a case: time and memory to explain, and time of a share */
 #define MOST_BYTES 500e6
 #define MOST_SHARE 0.2 /* seconds */
 
@@ -36,7 +37,7 @@ static double limit = 20; /* seconds of a case */
 static bool shares = true;
 static uint64_t seed = 1;
 
-/* Seconds of processor time, so that other work on the machine does not count. */
+/* Seconds of processor time, so that other load on the machine does not count. */
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -73,7 +74,7 @@ static void add(text *t, const char *format, ...) {
     va_end(args);
 }
 
-/* Ranks as the layout names them: position i is rank[i]. */
+/* The order of ranks in the layout: position i is rank[i]. */
 typedef enum order { IN_ORDER, RANGE, RANDOM, ORDERS } order;
 static const char *const order_names[ORDERS] = {"in order", "range", "random"};
 
@@ -93,7 +94,7 @@ static void add_ranks(text *t, order o, int64_t n, const int64_t *rank) {
     add(t, "]");
 }
 
-/* Numbers that add up to n, uneven. */
+/* Uneven numbers that add up to n. */
 static void add_sizes(text *t, int64_t n, int64_t parts) {
     for (int64_t i = 0, left = n; i < parts; i++) {
         int64_t most = 2 * left / (parts - i), size = i == parts - 1 ? left : below(most + 1);
@@ -123,7 +124,7 @@ typedef enum form { CHUNK, BALANCED, SIZES, UNIT, CYCLIC, NESTED, SEGMENTS, FLAT
 static const char *const form_names[FORMS] = {"chunk",    "balanced", "sizes",    "unit",     "cyclic", "nested",
                                               "segments", "flat",     "flat/cut", "replicas", "sum",    "boxes"};
 
-/* The dim that is cut, in the form's way. */
+/* Writes the dim that is cut, in the given form. */
 static void add_dim(text *t, form f, int64_t size) {
     long long n = size;
     switch (f) {
@@ -146,7 +147,7 @@ static const char *mesh_of(form f) {
     return f == REPLICAS ? "x=4096,y=16" : "x=65536";
 }
 
-/* A tensor of ROWS by COLUMNS in the form, cut along dim. */
+/* Writes a tensor of ROWS by COLUMNS in the given form, cut along dim. */
 static char *write_form(form f, int dim, order o, int64_t first) {
     static const int64_t lo[2] = {0, 0}, hi[2] = {ROWS, COLUMNS};
     text t = {0};
@@ -178,10 +179,10 @@ static char *write_form(form f, int dim, order o, int64_t first) {
 
 typedef struct seen {
     double seconds, share; /* to explain; of the slowest share */
-    double bytes;          /* the most memory at any time, while explaining */
+    double bytes;          /* peak memory while explaining */
     int64_t neighbours;    /* of the slowest share */
     int64_t moved, bound;
-    bool done; /* false: it was ended, or refused */
+    bool done; /* false: it was ended, or failed */
 } seen;
 
 static int drop(void *ctx, const char *bytes, size_t n) {
@@ -247,7 +248,7 @@ static void run_case(const char *from, const char *to, int64_t per_node, int res
     s.moved = t.bytes_moved;
     s.bound = t.lower_bound;
     if (shares) {
-        if (write(result, &s, sizeof s) != sizeof s) exit(1); /* kept if the shares take too long */
+        if (write(result, &s, sizeof s) != sizeof s) exit(1); /* in case the shares take too long */
         measure_shares(p, &s);
     }
     if (write(result, &s, sizeof s) != sizeof s) exit(1);
@@ -277,7 +278,7 @@ static seen measure(const char *from, const char *to, int64_t per_node) {
     return s;
 }
 
-/* What exceeds what is asked is marked. */
+/* Cases that exceed a limit are marked. */
 static bool exceeds(const seen *s) {
     return !s->done || s->seconds > MOST_SECONDS || s->bytes > MOST_BYTES ||
            s->share > MOST_SHARE;

@@ -1,11 +1,11 @@
-/* Rows to columns: PyTorch 1.13 over gloo and ours, on threads and on processes, taking turns in the same run.
+/* Rows to columns: PyTorch 1.13 over gloo and reshard, on threads and on processes, alternating in the same run.
  *
  *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py
  *
- * RESHARD_PYTHON names another python than /usr/bin/python3.  Ours is timed as PyTorch is: a run starts behind a
- * barrier, its time is that of the slowest rank, and the best counts.
- * "ratio" is PyTorch's time divided by ours.  Where PyTorch is not installed its row says so and the others stand
- * alone. */
+ * RESHARD_PYTHON names another Python than /usr/bin/python3.  Both are timed in the same way: a run starts after a
+ * barrier, its time is that of the slowest rank, and the best run counts.
+ * "ratio" is PyTorch's time divided by ours.  If PyTorch is not installed, its row says so and only ours are
+ * measured. */
 #include <reshard/dtensor.h>
 #include <reshard/torch.h>
 
@@ -34,10 +34,10 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- PyTorch: a child that measures what it is asked for ---- */
+/* ---- PyTorch: a child process that measures on request ---- */
 
 typedef struct peer {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: none */
     FILE *to, *from;
 } peer;
 
@@ -58,11 +58,11 @@ static void become_script(const char *script, const int *in, const int *out) {
     dup2(in[0], STDIN_FILENO), dup2(out[1], STDOUT_FILENO);
     close(in[0]), close(in[1]), close(out[0]), close(out[1]);
     if (!freopen("/dev/null", "w", stderr)) _exit(127);
-    execl(python, python, script, (char *)NULL); /* by its path: it looks for its modules where it finds itself */
+    execl(python, python, script, (char *)NULL); /* by its path, from which it finds its modules */
     _exit(127);
 }
 
-/* Leaves p->pid 0 where PyTorch cannot be had. */
+/* Leaves p->pid 0 if PyTorch is not available. */
 static void peer_starts(peer *p, const char *script) {
     int in[2], out[2];
     if (pipe(in) || pipe(out)) return;
@@ -78,7 +78,7 @@ static void peer_starts(peer *p, const char *script) {
     json_decref(ready);
 }
 
-/* Best seconds of `count` runs; 0 where there is no PyTorch any more. */
+/* Best seconds of `count` runs; 0 if PyTorch is no longer running. */
 static double peer_measures(peer *p, int64_t n, int count) {
     if (p->pid <= 0) return 0;
     fprintf(p->to, "%lld %lld %d\n", (long long)n, (long long)n, count);
@@ -90,7 +90,7 @@ static double peer_measures(peer *p, int64_t n, int count) {
     return seconds;
 }
 
-/* ---- ours ---- */
+/* ---- reshard ---- */
 
 typedef enum way { BOUND, INTO, NEW, DROP_IN, DTENSOR, FIRST, WAYS } way;
 static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_torch_reshard_into: plan cached",
@@ -99,11 +99,11 @@ static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_tor
                                             "rsh_dtensor_redistribute: the same",
                                             "rsh_torch_reshard: first call, plans, new memory"};
 
-/* What the ranks share, processes too. */
+/* Shared by the ranks, also if they are processes. */
 typedef struct bench {
     int ranks;
-    peer peer;              /* rank 0 alone speaks to it */
-    pthread_barrier_t barrier; /* sleeps, so that a rank that waits takes no core from PyTorch */
+    peer peer;              /* only rank 0 talks to it */
+    pthread_barrier_t barrier; /* sleeps, so that a waiting rank takes no core from PyTorch */
     double times[MOST_RANKS][MOST_RUNS];
     double best[WAYS], peer_best;
 } bench;
@@ -124,7 +124,7 @@ typedef struct side {
     rsh_value *value; /* src as a DTensor */
 } side;
 
-/* The element at i, j, as in the script: exact in f32. */
+/* The element at i, j, as in the script; exact in f32. */
 static float value(int64_t i, int64_t j) { return (float)((31 * i + 7 * j) % 65536); }
 
 static rsh_status is_right(const side *s, const rsh_shard *shard) {
@@ -151,7 +151,7 @@ static rsh_status prepare_dtensor(side *s) {
     return st;
 }
 
-static rsh_status prepare(side *s) {
+static rsh_status prepare_side(side *s) {
     s->size[0] = s->size[1] = s->n;
     TRY(rsh_spec_chunk_ranks(0, s->b->ranks, NULL, &s->from));
     TRY(rsh_spec_chunk_ranks(1, s->b->ranks, NULL, &s->to));
@@ -169,7 +169,7 @@ static rsh_status prepare(side *s) {
     return prepare_dtensor(s);
 }
 
-static void release(side *s) {
+static void release_side(side *s) {
     rsh_value_free(s->value);
     rsh_mesh_free(s->mesh);
     rsh_exec_free(s->exec);
@@ -179,7 +179,7 @@ static void release(side *s) {
     rsh_spec_free(s->from), rsh_spec_free(s->to);
 }
 
-/* The first run of a turn is looked at, as PyTorch's is. */
+/* The first run of a round is checked, as PyTorch's is. */
 static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_torch_tensor *src, bool first, double *seconds) {
     rsh_torch_tensor *fresh = NULL;
     TRY(rsh_comm_barrier(comm));
@@ -204,7 +204,7 @@ static rsh_status time_drop_in(const side *s, bool first, double *seconds) {
     return st;
 }
 
-/* On a group of its own, whose comm has seen no plan yet. */
+/* Uses a separate group, whose comm has no cached plan. */
 static rsh_status time_first(const side *s, bool first, double *seconds) {
     static const int ranks[MOST_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     rsh_group *group = NULL;
@@ -256,7 +256,7 @@ static void keep_best(bench *b, way w, int count) {
     }
 }
 
-/* PyTorch `count` times, then each of our ways. */
+/* Runs PyTorch `count` times, then each of our functions. */
 static rsh_status take_turn(side *s, int count) {
     bench *b = s->b;
     if (s->rank == 0) {
@@ -292,10 +292,10 @@ static void report(const side *s, int runs) {
 static rsh_status compare(bench *b, rsh_comm *comm, int64_t n, int turns, int count) {
     side s = {.b = b, .comm = comm, .rank = rsh_comm_rank(comm), .n = n};
     if (s.rank == 0) memset(b->best, 0, sizeof b->best), b->peer_best = 0;
-    rsh_status st = prepare(&s);
+    rsh_status st = prepare_side(&s);
     for (int i = 0; i < turns && !st; i++) st = take_turn(&s, count);
     if (!st && s.rank == 0) report(&s, turns * count);
-    release(&s);
+    release_side(&s);
     return st;
 }
 

@@ -1,9 +1,9 @@
-/* Sharded tensors in a loop: rows to columns and back with rsh_torch_reshard_into, with a bound exec, and with new
- * tensors every time.
+/* Sharded tensors in a loop: rows to columns with rsh_torch_reshard_into, with a bound exec, and with new tensors every
+ * time.
  *
  *     bench_torch_tensor [RANKS [ROWS [COLUMNS [SECONDS]]]]
  *
- * Prints the least time of a call over a few rounds, as rank 0 sees it, and what memcpy takes for a rank's share. */
+ * Prints the least time of a call over a few rounds on rank 0, and the time of memcpy for a rank's part. */
 #include <reshard/torch.h>
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct job {
     double seconds; /* of a round */
 } job;
 
-/* A way to move the tensor once. */
+/* A function that moves the tensor once. */
 typedef struct way {
     const char *name;
     rsh_status (*go)(struct way *w);
@@ -60,7 +60,7 @@ static rsh_status time_way(way *w, rsh_comm *comm, const job *j) {
     }
     if (st || rsh_comm_rank(comm)) return st;
     printf("  %-28s %12.3f us\n", w->name, 1e6 * least);
-    fflush(stdout); /* a rank may be a process that ends without it */
+    fflush(stdout); /* a rank that is a process ends without flushing */
     return RSH_OK;
 }
 

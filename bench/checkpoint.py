@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checkpoint: a made-up model of 24 tensors, 2.4 GB, from 4 ranks to 2: `reshard convert` beside cp with sync, and beside NumPy.
+"""Checkpoint: converts a generated model (24 tensors, 2.4 GB) from 4 ranks to 2, with `reshard convert`, cp and sync, and NumPy.
 
     checkpoint.py COMMAND [ROUNDS] [SIZE]
 
-Rounds alternate; the best of each is printed.  On disk both end with everything flushed; on tmpfs nothing is.  SIZE is that of the
-square matrices (7168: 2.4 GB).  Peak memory and bytes are what the kernel counted for the command.
+Rounds alternate, and the best time of each is printed.  On disk both flush everything before they end; on tmpfs neither does.  SIZE is
+the number of rows of the square matrices (7168: 2.4 GB).  The kernel counts the peak memory and the bytes of the command.
 """
 import json
 import os
@@ -25,7 +25,7 @@ CUT = {"q": f"bf16[{side}/tp, {side}] on tp=4", "up": f"bf16[{side}/tp, {side}] 
 
 
 def make_source(path):
-    """Four rank files, with bytes that do not repeat soon."""
+    """Writes four rank files of random bytes."""
     noise = os.urandom(1 << 24)
     os.makedirs(path)
     for r in range(4):
@@ -45,7 +45,7 @@ def make_source(path):
 
 
 def run(words):
-    """Seconds, and what the kernel counted: peak bytes, bytes read and written by calls."""
+    """Returns the seconds, the peak bytes of memory, and the bytes read and written by system calls."""
     start = time.monotonic()
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -117,7 +117,7 @@ def main():
         subprocess.run([command, "verify", source, mine], check=True)
     python = numpy_python()
     if not python or not os.path.isdir("/dev/shm") or room("/dev/shm") < 1.1 * need:
-        return print("checkpoint: no NumPy, or no room in /dev/shm: nothing beside it on tmpfs")
+        return print("checkpoint: the comparison on tmpfs is left out: NumPy is not installed, or /dev/shm is too small")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as home:
         print("the same on tmpfs, not flushed")
         measure(home, lambda a, b: memmap(python, a, b), "NumPy memmap")

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""PyTorch's reshard_local_shard over gloo: rows to columns on RANKS (of the environment; 2) processes of this machine.
+"""PyTorch's reshard_local_shard over gloo: rows to columns on RANKS processes of this machine (environment variable; 2).
 
     gloo_reshard.py ROWS COLUMNS COUNT    one line of JSON with the best of COUNT runs, in seconds
     gloo_reshard.py                       the same for each line "ROWS COLUMNS COUNT" of the input, after a line that says it is ready
 
-Debian's python3-torch 1.13 under /usr/bin/python3.  A run is over when all processes have their result, and starts behind a barrier; its time is that of the slowest
-one.  One thread a process, as launchers of PyTorch set it.  The first run of a size is looked at and not counted.
+It needs Debian's python3-torch 1.13 under /usr/bin/python3.  A run starts with a barrier and ends when all processes have their result; its time is that of the slowest
+one.  Each process has one thread, as PyTorch's launchers set it.  The result of the first run of a size is checked, and its time is not counted.
 """
 import datetime
 import json
@@ -35,7 +35,7 @@ def span(length, rank):
 
 
 def measure(rank, rows, columns, count):
-    """Best seconds of `count` runs; all ranks call."""
+    """Returns the shortest time of `count` runs, in seconds; all ranks call it."""
     specs = [ChunkShardingSpec(dim=dim, placements=[f"rank:{r}/cpu" for r in range(RANKS)]) for dim in (0, 1)]
     group, size = dist.distributed_c10d._get_default_group(), torch.Size([rows, columns])
     local = value(span(rows, rank), torch.arange(columns))
@@ -54,7 +54,7 @@ def measure(rank, rows, columns, count):
 
 
 def serve(rank, asked):
-    """Rank 0 reads what to measure from `asked` and prints; the others follow until they are told 0."""
+    """Rank 0 reads the jobs from `asked` and prints the results; the other ranks take part until a job has count 0."""
     while True:
         line = asked() if rank == 0 else None
         job = torch.tensor([int(word) for word in line.split()] if line else [0, 0, 0])

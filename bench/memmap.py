@@ -1,4 +1,4 @@
-"""Memmap: the conversion that bench/checkpoint.py measures, as one writes it with NumPy: rank files of 4 to rank files of 2.
+"""Memmap: the conversion that bench/checkpoint.py measures, written with NumPy: the files of 4 ranks become those of 2.
 
     memmap.py SRC DST
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Peers: the same moves by MPI, ScaLAPACK, FFTW, PyTorch and us.  What is not installed is left out, and said so.
+# Peers: the same moves with MPI, ScaLAPACK, FFTW, PyTorch and reshard.  A library that is not installed is left out, and
+# a line says so.
 #
 #   peers.sh PROGRAM [ROUNDS]      PROGRAM: path of the built bench/peers; ROUNDS: 25
 #
-# All but PyTorch take turns in one program; PyTorch runs right after it (bench_torch lets it and us take turns).
+# All but PyTorch alternate in one program; PyTorch runs right after it (in bench_torch it alternates with reshard).
 set -eu
 program=$1 rounds=${2:-25}
 here=$(dirname "$0")

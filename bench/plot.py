@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plot: what rows.py kept of the benchmarks, as one page with a plot of every row.
+"""Plot: draws the benchmark results that rows.py collected, as one HTML page.
 
     plot.py ROWS.jsonl PAGE.html
 
@@ -66,7 +66,7 @@ FORMS = ("chunk: equal parts, the last may be shorter; balanced: parts differ by
 
 
 def round_step(most):
-    """Of 1, 2, 5, 10, ..: the first that divides `most` into six at most."""
+    """Returns the smallest of 1, 2, 5, 10, ... that divides `most` into at most six steps."""
     step = 10.0 ** -12
     while True:
         for factor in (1, 2, 5):
@@ -76,7 +76,7 @@ def round_step(most):
 
 
 class Chart:
-    """Rows of bars below a scale; names stand left of the bars, or above them if one is long."""
+    """Rows of bars below a scale.  Names are left of the bars, or above them if one is long."""
 
     def __init__(self, names, most, words):
         self.above = max(map(len, names)) > 46
@@ -107,7 +107,7 @@ class Chart:
         self.parts.append(f'<path class="asked" d="M{self.place(value):.1f} {top}V{bottom}"><title>{escape(tip)}</title></path>')
 
     def remark(self, i, value, words):
-        """Behind a bar, or at the edge."""
+        """Adds a text behind a bar, or at the right edge if there is no value."""
         x, anchor = (WIDTH - 4, "end") if value is None else (self.place(value) + 6, "start")
         self.parts.append(f'<text class="soft" x="{x:.1f}" y="{self.middle(i)}" text-anchor="{anchor}">{escape(words)}</text>')
 
@@ -120,7 +120,7 @@ def figure(parts, height):
 
 
 def key(*entries):
-    """What colours mean: pairs of a colour, or None, and words."""
+    """The legend: pairs of a colour (or None) and a text."""
     swatch = lambda colour: f'<i style="background:var(--{colour})"></i>' if colour else ""
     return '<p class="key">' + "".join(f"<span>{swatch(colour)}{escape(words)}</span>" for colour, words in entries) + "</p>"
 
@@ -169,7 +169,7 @@ def plot_ratio(rows):
 
 
 def plot_grid(rows):
-    """One cell for each pair of names, the darker the longer."""
+    """One cell for each pair of names; longer times are darker."""
     downs, acrosses = list(dict.fromkeys(r["row"] for r in rows)), list(dict.fromkeys(r["column"] for r in rows))
     most, left, side = max(r["seconds"] for r in rows), 90, (WIDTH - 94) / len(acrosses)
     height, parts = 24 + ROW * len(downs), []

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What Python adds to a move: the same bound exec and the same reshard called from Python and from a loop in C, in the
-same processes, the best of many short turns; beside them mpi4py's Alltoallw and PyTorch's gloo, where they are installed.
+"""What Python adds to the time of a move: calls a bound exec and a reshard from Python and from a loop in C, in the same
+processes, and prints the best of many short samples.  Also measures mpi4py's Alltoallw and PyTorch's gloo if installed.
 
     PYTHONPATH=build/python /usr/bin/python3 bench/python_overhead.py [SMALL] [LARGE]
 """
@@ -15,7 +15,7 @@ RANKS = 2
 
 
 def compare(comm, n, runs, repeats):
-    """Seconds of (exec from C, exec from Python, reshard from C, reshard from Python), the best of all."""
+    """Returns the shortest times, in seconds, of: exec from C, exec from Python, reshard from C, reshard from Python."""
     a, b = reshard.Layout(f"f32[{n}/x, {n}] on x={RANKS}"), reshard.Layout(f"f32[{n}, {n}/x] on x={RANKS}")
     x = reshard.zeros(comm, a).fill_normal(1)
     move = x.bind(b)
@@ -100,7 +100,7 @@ def by_gloo(n, runs):
 
 
 def show(name, seconds):
-    print(f"    {name:32} " + ("not there" if seconds is None else f"{1e6 * seconds:12.2f} us"))
+    print(f"    {name:32} " + ("not installed" if seconds is None else f"{1e6 * seconds:12.2f} us"))
 
 
 def main(small=64, large=8192):

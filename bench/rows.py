@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Rows: runs a benchmark, shows what it prints, and adds the rows that it recognises to a file for plot.py.
+"""Rows: runs a benchmark, prints its output, and appends the results that it recognises to a file for plot.py.
 
     rows.py ROWS.jsonl COMMAND...
 
 A row is a JSON object on a line of its own.  The kind of its table says how it is plotted:
 
-    moves    ours, stream, memcpy (GB/s); share: of the stream; asked: what it should be, or null
+    moves    ours, stream, memcpy (GB/s); share: ours / stream; asked: the target of that share, or null
     seconds  seconds; with "peer" if it is not ours
     ratio    seconds, beside: what it is compared with, which the table names as "reference"
     grid     row, column, seconds: one cell
 
-A benchmark of which no line is recognised is an error: its output has changed, or it measured nothing.
+It is an error if no line of a benchmark is recognised: the output has changed, or nothing was measured.
 """
 import json
 import re
@@ -53,7 +53,7 @@ def from_checkpoint(m, heading):
     return timed(f"A checkpoint from 4 ranks to 2, {where}", m[1], number(m[2]), not m[1].startswith("reshard"))
 
 
-# Lines: what they look like, and the rows that they are.  A line without rows is the heading of those that follow.
+# Patterns of lines, with the function that makes rows of them.  A pattern without a function is the heading of the lines that follow.
 LINES = [
     # table.sh
     (rf"(\S.{{33}}) +{N} +{N} +{N} +{N} +(-|{N})$", from_table),
@@ -108,7 +108,7 @@ LINES = [(re.compile(pattern), rows) for pattern, rows in LINES]
 
 
 def read(line, heading):
-    """The rows of a line, and the heading from then on."""
+    """Returns the rows of a line, and the heading that holds for the next line."""
     for pattern, rows in LINES:
         m = pattern.match(line)
         if m:
@@ -127,7 +127,7 @@ def main(path, *command):
     if child.returncode:
         return child.returncode
     if not found and "left out" not in line and "not enough room" not in line:
-        print(f"rows.py: no line of {command[0]} is a row that it knows", file=sys.stderr)
+        print(f"rows.py: no line of the output of {command[0]} is recognised; add its format to LINES", file=sys.stderr)
         return 1
     return 0
 

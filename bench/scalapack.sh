@@ -1,21 +1,21 @@
 #!/bin/sh
-# Times of pdgemr2d in a program that knows nothing but ScaLAPACK, without and with libreshard-scalapack preloaded.
+# Times of pdgemr2d in a program that uses ScaLAPACK only, without and with libreshard-scalapack preloaded.
 #
 #   scalapack.sh BUILD [RANKS FROM TO [ROUNDS [SIZES [BLOCKS]]]]
 #
 #   scalapack.sh build 2 1x2 2x1 5 '2000 4000 8000' '32 64 128 256'
 #
-# Both take turns, three times; each is told by its fastest round, and by the round that took the least CPU of all ranks
-# together.  Every element is compared with its global index.
+# The two alternate, three times.  For each, the shortest time of a round is printed, and the least CPU time that all
+# ranks together needed for a round.  Every element is compared with its global index.
 set -eu
 build=$1 ranks=${2:-2} from=${3:-1x2} to=${4:-2x1} rounds=${5:-5} sizes=${6:-2000 4000 8000 16000} blocks=${7:-32 64 128 256}
 library=$(cd "$build" && pwd)/libreshard-scalapack.so
 program=$build/tests/scalapack/change-grids-openmpi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-for file in "$library" "$program"; do [ -e "$file" ] || { echo "scalapack.sh: there is no $file" >&2; exit 1; }; done
+for file in "$library" "$program"; do [ -e "$file" ] || { echo "scalapack.sh: $file does not exist; build it first (it needs Open MPI and ScaLAPACK)" >&2; exit 1; }; done
 
 run() { mpirun.openmpi --oversubscribe -n "$ranks" "$@" "$program" "$n" "$nb" "$from" "$to" "$rounds"; }
-least() { # least "WALL CPU" "WALL CPU VERDICT": the lesser ones
+least() { # least "WALL CPU" "WALL CPU VERDICT": the smaller of the two, for each
     case $2 in *right) ;; *) echo "scalapack.sh: wrong result: $2" >&2; exit 1 ;; esac
     echo "$1 $2" | awk '{ if (NF == 3) print $1, $2; else print ($3 < $1 ? $3 : $1), ($4 < $2 ? $4 : $2) }'
 }

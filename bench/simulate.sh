@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What `reshard simulate` predicts beside what is seen: the moves of table.sh on threads here, and over a link of 1 Gbit/s.
+# Compares what `reshard simulate` predicts with measurements: the moves of table.sh on threads, and over a link of 1 Gbit/s.
 #
 #   simulate.sh COMMAND [threads|hosts]       COMMAND: path of the built `reshard`; both
 #
-# On threads the machine is measured right before each move.  Rates drift here, and now and then memory is much faster for a while:
-# of three tries the one with the middle ratio is shown.  The link joins two hosts that are network namespaces, with two ranks each;
-# that needs root, ip, tc and Open MPI, and is left out where they are missing.
+# On threads the machine is calibrated right before each move.  Rates drift, so that each move is measured three times and the median
+# ratio is shown.  The link connects two network namespaces that act as hosts, with two ranks each; this needs root, ip, tc and Open MPI,
+# and is left out if one of them is missing.
 set -euo pipefail
 command=$(realpath "$1")
 part=${2:-both}

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The moves by which copying is judged, each beside the fastest plain pass over memory that this machine can do in the
-# same round (bytes read and written counted), and beside memcpy.
+# The moves that measure copying.  Each is compared with the fastest plain pass over memory of this machine (the stream;
+# bytes read and written are counted) and with memcpy, both measured in the same round.
 #
 #   table.sh COMMAND [WORD]        COMMAND: path of the built `reshard`; WORD: only rows that have it in their name
 #
-# "asked" is the share of the stream that two cores should reach.  A move that must touch more cache lines than its bytes
-# fill has a factor: lines touched for each that its bytes fill.
+# "asked" is the target: the share of the stream that two cores should reach.  A move that must touch more cache lines
+# than its bytes fill has a factor: the lines that it touches, divided by the lines that its bytes fill.
 set -eu
 command=$1 word=${2:-}
 printf '%-34s %8s %8s %8s %8s %8s\n' move GB/s stream memcpy share asked

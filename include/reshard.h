@@ -1,8 +1,9 @@
 /* reshard: sharded tensors, and moves from one way of cutting a tensor to another.
  *
- * A layout says which rank holds which part of a tensor; a comm is the group of ranks; a sharded
- * tensor is both, with this rank's part; rsh_reshard moves it to another layout.  Here four ranks,
- * threads of one process, turn 1,024 rows each into 1,024 columns each:
+ * A layout says which rank holds which part of a tensor.  A comm is a group of ranks.  A sharded
+ * tensor combines both with this rank's part, and rsh_reshard moves it to another layout.  In this
+ * example four ranks, which are threads of one process, turn 1,024 rows each into 1,024 columns
+ * each:
  *
  *     #include <reshard.h>
  *
@@ -19,22 +20,24 @@
  *     }
  *     int main(void) { return rsh_run(4, rows_to_columns, NULL); }
  *
- * Which function moves what:
- * - A tensor, once or now and then: rsh_reshard.  Into memory that exists: rsh_reshard_into.
+ * Which function to use:
+ * - To move a tensor once or now and then: rsh_reshard.  Into existing memory: rsh_reshard_into.
  *   Several tensors together: rsh_reshard_many.
- * - The same move again and again on the same memory: rsh_exec_bind once, then rsh_exec_run.
- * - While something else is computed: rsh_reshard_begin and rsh_transit_wait, or rsh_exec_begin.
- * - All parts in one process, without ranks: rsh_plan_run_local; again and again:
+ * - To repeat a move on the same memory: rsh_exec_bind once, then rsh_exec_run.
+ * - To compute while elements move: rsh_reshard_begin and rsh_transit_wait, or rsh_exec_begin.
+ * - To move all parts within one process, without ranks: rsh_plan_run_local; to repeat it:
  *   rsh_local_exec_bind and rsh_local_exec_run.
- * - Nothing yet, only what it would cost: rsh_plan_new and rsh_plan_get_totals, rsh_simulate.
- * - Under MPI: the same functions on a comm of rsh_comm_mpi, in <reshard/mpi.h>.
- * - Checkpoints: rsh_ckpt_convert from files to files; rsh_ckpt_save, rsh_ckpt_load in a program.
- * - Values with gradients: rsh_value_reshard; DTensors: rsh_dtensor_redistribute, both in
- *   <reshard/train.h>.  PyTorch's ShardedTensor: rsh_torch_reshard, in <reshard/torch.h>.
+ * - To see the cost without moving anything: rsh_plan_new and rsh_plan_get_totals, rsh_simulate.
+ * - Under MPI: the same functions on a comm from rsh_comm_mpi, in <reshard/mpi.h>.
+ * - For checkpoints: rsh_ckpt_convert from files to files; rsh_ckpt_save and rsh_ckpt_load in a
+ *   program.
+ * - For values with gradients: rsh_value_reshard; for DTensors: rsh_dtensor_redistribute, both in
+ *   <reshard/train.h>.  For PyTorch's ShardedTensor: rsh_torch_reshard, in <reshard/torch.h>.
  *
- * Every function is one of: pure (a value from values), local (touches this rank only), collective
- * (every rank of the comm calls it).  <reshard/status.h> says what holds for all functions.  Read
- * the headers in this order; each opens with a paragraph about its subject. */
+ * Every function is pure (depends on its arguments only), local (affects this rank only) or
+ * collective (every rank of the comm must call it).  <reshard/status.h> lists what holds for all
+ * functions.  Read the headers in the order below; each opens with a paragraph about its
+ * subject. */
 #ifndef RESHARD_H
 #define RESHARD_H
 
@@ -47,13 +50,13 @@
 #include <reshard/dtype.h>
 #include <reshard/math.h>
 
-/* Plans before they run, files, pictures and estimates. */
+/* Plans that can be inspected before they run, files, pictures and estimates. */
 #include <reshard/plan.h>
 #include <reshard/ckpt.h>
 #include <reshard/draw.h>
 #include <reshard/simulate.h>
 
-/* For programs that bring their own threads, messages, output or memory limits. */
+/* For programs that supply their own threads, messages, output or memory limits. */
 #include <reshard/version.h>
 #include <reshard/progress.h>
 #include <reshard/sink.h>

@@ -1,7 +1,7 @@
-/* may_skip: may a test be skipped that this machine or this build cannot run?
+/* may_skip: may a test be skipped that cannot run on this machine or in this build?
  *
- * RESHARD_MAY_SKIP lists the causes that are accepted, by their words, as in "root terminal"; if it
- * is set, any other cause is a failure.  Unset: every cause is accepted. */
+ * RESHARD_MAY_SKIP lists the accepted causes, separated by blanks, such as "root terminal".  If it
+ * is set, any other cause is a failure.  If it is unset, every cause is accepted. */
 #ifndef RESHARD_TESTS_MAY_SKIP_H
 #define RESHARD_TESTS_MAY_SKIP_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_SKIPPED = 77 }; /* which ctest reports as skipped */
+enum { EXIT_SKIPPED = 77 }; /* ctest reports this as skipped */
 
 static inline bool may_skip(const char *cause) {
     const char *list = getenv("RESHARD_MAY_SKIP");

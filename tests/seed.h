@@ -1,5 +1,5 @@
-/* seed: where random tests start.  RESHARD_SEED sets it; otherwise it is the same every time, so
- * that every run of `make test` tries the same cases.  `make soak` tries new ones. */
+/* seed: the seed of random tests.  RESHARD_SEED sets it; otherwise it is fixed, so that every run
+ * of `make test` tries the same cases.  `make soak` tries new ones. */
 #ifndef RESHARD_TESTS_SEED_H
 #define RESHARD_TESTS_SEED_H
 

@@ -1,4 +1,4 @@
-"""Seeds: where random tests start.  RESHARD_SEED sets it; otherwise it is the same every time, as in seed.h."""
+"""Seeds: the seed of random tests.  RESHARD_SEED sets it; otherwise it is fixed, as in seed.h."""
 import os
 
 

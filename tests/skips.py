@@ -1,8 +1,8 @@
-"""Skips: parts of a test that this machine cannot run.  A script that has skipped one and failed none exits with 77, which
+"""Skips: parts of a test that cannot run on this machine.  A script that has skipped one and failed none exits with 77, which
 ctest reports as skipped.
 
-RESHARD_MAY_SKIP lists the causes that are accepted, by their words, as in "root terminal"; if it is set, any other cause is
-a failure.  Unset: every cause is accepted.
+RESHARD_MAY_SKIP lists the accepted causes, separated by blanks, such as "root terminal".  If it is set, any other cause is a
+failure.  If it is unset, every cause is accepted.
 tests/skip.sh is the same for shell scripts.
 """
 import os
@@ -23,12 +23,12 @@ def skip(cause, why):
 
 
 def exit_status(failures):
-    """Of a script that has met so many failures."""
+    """The exit status of a script with this many failures."""
     return 1 if failures or refused else EXIT_SKIPPED if accepted else 0
 
 
 def has_terminals():
-    """Can a terminal be made here?  Not where there is no /dev/pts."""
+    """Can a terminal be opened?  Not without /dev/pts."""
     try:
         for fd in os.openpty():
             os.close(fd)

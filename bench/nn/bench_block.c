@@ -1,4 +1,4 @@
-/* Block: seconds of one training step of a transformer block, as PyTorch's in bench/nn/block.py.
+/* Block: time of one training step of a transformer block, for comparison with PyTorch's in bench/nn/block.py.
  *
  *     bench_block [STEPS]
  *

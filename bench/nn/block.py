@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Block: a training step of a transformer block in PyTorch and in libreshard-nn, in turn.
+"""Block: a training step of a transformer block in PyTorch and in libreshard-nn, alternating.
 
     block.py build/bench/nn/bench_block [ROUNDS]
 

@@ -1,4 +1,4 @@
-/* nn_bench: what benchmarks of nn share: a clock, and calls that must succeed. */
+/* nn_bench: shared by benchmarks of nn: a clock, and a check for calls that must succeed. */
 #ifndef RESHARD_BENCH_NN_NN_BENCH_H
 #define RESHARD_BENCH_NN_NN_BENCH_H
 

@@ -1,9 +1,9 @@
-/* Ops of nn: Linear beside the bare calls of CBLAS, what one op costs, and pointwise ops, softmax, norms and attention.
+/* Ops of nn: Linear compared with bare calls of CBLAS, the cost of one op, pointwise ops, softmax, norms and attention.
  *
  *   nn_ops [THREADS]
  *
- * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both meet the same machine.  We
- * report the minimum of each. */
+ * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both run under the same
+ * conditions.  The minimum of each is printed. */
 #include <cblas.h>
 #include <reshard/pool.h>
 

@@ -1,10 +1,10 @@
-/* Peers: the same move by MPI, by ScaLAPACK and by us, in one program, in alternating rounds.
+/* Peers: the same move with MPI, with ScaLAPACK and with reshard, in one program and in alternating rounds.
  *
  *   mpirun -n 2 peers [N [ROUNDS]]        N: the matrix has N x N elements of 32 bits (8192); ROUNDS: 15
  *
- * A round lets each contestant move once (short moves many times back to back), from a barrier to the end of the last
- * rank.  Each is told by its least.  Before the last round all destinations are overwritten, and after it every element
- * is compared with its global index. */
+ * In a round each contestant moves once (short moves many times, back to back).  The time runs from a barrier to the
+ * end of the last rank, and the shortest of all rounds is printed.  Before the last round all destinations are
+ * overwritten; after it every element is compared with its global index. */
 #include "peers.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ void peers_end(const char *sentence) {
     abort();
 }
 
-/* Whole huge pages, so that the mapping begins on one in all likelihood. */
+/* Rounds up to whole huge pages, so that the mapping probably begins on one. */
 static size_t rounded(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
 
 void *peers_alloc(size_t bytes) {
@@ -51,7 +51,7 @@ static void fill(const move *m, uint32_t *src) {
         for (int64_t j = 0; j < m->n; j++) src[i * m->n + j] = (uint32_t)((m->rank * m->share + i) * m->n + j);
 }
 
-static bool right(const move *m, const uint32_t *dst) {
+static bool is_right(const move *m, const uint32_t *dst) {
     bool good = true;
     for (int64_t i = 0; i < m->n; i++)
         for (int64_t j = 0; j < m->share; j++)
@@ -62,8 +62,8 @@ static bool right(const move *m, const uint32_t *dst) {
 
 /* ---- rounds ---- */
 
-/* Seconds of one of `batch` moves, from the first rank's start to the last one's end. */
-static double sample(contestant *c, int64_t batch) {
+/* Seconds of one move: the time of `batch` moves, from the start of the first rank to the end of the last, divided. */
+static double time_moves(contestant *c, int64_t batch) {
     MPI_Barrier(MPI_COMM_WORLD);
     double limits[2] = {-now(), 0};
     for (int64_t i = 0; i < batch; i++) c->run(c);
@@ -72,17 +72,17 @@ static double sample(contestant *c, int64_t batch) {
     return (limits[1] + limits[0]) / (double)batch;
 }
 
-static void hold_rounds(const move *m, int n, contestant *c, int64_t batch, int rounds) {
+static void run_rounds(const move *m, int n, contestant *c, int64_t batch, int rounds) {
     for (int k = 0; k < n; k++) c[k].best = INFINITY;
     for (int round = 0; round < rounds; round++)
         for (int k = 0; k < n; k++) {
             if (round == rounds - 1) memset(c[k].dst, 0xa5, part_bytes(m));
-            c[k].best = fmin(c[k].best, sample(&c[k], batch));
-            if (round == rounds - 1 && !right(m, c[k].dst)) peers_end(c[k].name);
+            c[k].best = fmin(c[k].best, time_moves(&c[k], batch));
+            if (round == rounds - 1 && !is_right(m, c[k].dst)) peers_end(c[k].name);
         }
 }
 
-/* ---- the answer ---- */
+/* ---- results ---- */
 
 static double best_of(int n, const contestant *c, bool ours) {
     double best = INFINITY;
@@ -91,7 +91,7 @@ static double best_of(int n, const contestant *c, bool ours) {
     return best;
 }
 
-static void tell(const move *m, int n, const contestant *c, int rounds) {
+static void print_results(const move *m, int n, const contestant *c, int rounds) {
     double bytes = (double)(m->n * m->n) * sizeof(uint32_t), peer = best_of(n, c, false);
     printf("\nf32[%lld/x, %lld] on x=%d to f32[%lld, %lld/x], least of %d alternating rounds, every element checked\n",
            (long long)m->n, (long long)m->n, m->ranks, (long long)m->n, (long long)m->n, rounds);
@@ -102,7 +102,7 @@ static void tell(const move *m, int n, const contestant *c, int rounds) {
     fflush(stdout);
 }
 
-static int enter(contestant *c) {
+static int list_contestants(contestant *c) {
     int n = 0;
     c[n++] = peer_alltoallw;
     c[n++] = peer_alltoallv;
@@ -118,20 +118,20 @@ static int enter(contestant *c) {
 static int64_t choose_batch(int n, contestant *c) {
     double least = INFINITY;
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < n; k++) least = fmin(least, sample(&c[k], 1));
+        for (int k = 0; k < n; k++) least = fmin(least, time_moves(&c[k], 1));
     return (int64_t)fmax(1, ceil(LEAST_SAMPLE / least));
 }
 
-static void hold(const move *m, int rounds) {
+static void compare_contestants(const move *m, int rounds) {
     contestant c[8];
     int n = 0;
-    for (int k = 0, entered = enter(c); k < entered; k++) {
+    for (int k = 0, listed = list_contestants(c); k < listed; k++) {
         contestant one = c[k];
         if (one.open(&one, m)) c[n++] = one;
     }
     for (int k = 0; k < n; k++) fill(m, c[k].src);
-    hold_rounds(m, n, c, choose_batch(n, c), rounds);
-    if (!m->rank) tell(m, n, c, rounds);
+    run_rounds(m, n, c, choose_batch(n, c), rounds);
+    if (!m->rank) print_results(m, n, c, rounds);
     for (int k = n - 1; k >= 0; k--) c[k].close(&c[k]);
 }
 
@@ -140,11 +140,12 @@ int main(int argc, char **argv) {
     move m = {.n = argc > 1 ? atoll(argv[1]) : 8192};
     MPI_Comm_rank(MPI_COMM_WORLD, &m.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &m.ranks);
-    if (m.n < m.ranks || m.n > 32768 || m.n % m.ranks) peers_end("N is a multiple of the ranks, and at most 32768");
+    if (m.n < m.ranks || m.n > 32768 || m.n % m.ranks)
+        peers_end("N must be a multiple of the number of ranks, at most 32768");
     m.share = m.n / m.ranks;
     m.src = peers_alloc(part_bytes(&m));
     m.dst = peers_alloc(part_bytes(&m));
-    hold(&m, argc > 2 ? atoi(argv[2]) : 15);
+    compare_contestants(&m, argc > 2 ? atoi(argv[2]) : 15);
     peers_free(m.src, part_bytes(&m));
     peers_free(m.dst, part_bytes(&m));
     MPI_Finalize();

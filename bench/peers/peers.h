@@ -1,4 +1,4 @@
-/* peers: one move, by everybody who can do it.
+/* peers: one move, with each library that can make it.
  *
  * An n x n matrix of 32-bit elements goes from rows (rank r of p has n/p whole rows) to columns
  * (n/p whole columns).  An element is its own global index, so that any result can be checked.
@@ -13,12 +13,12 @@
 typedef struct move {
     int rank, ranks;
     int64_t n, share; /* share: n/ranks rows of a source, and columns of a destination */
-    uint32_t *src;    /* [share][n], memory that contestants without memory of their own use */
+    uint32_t *src;    /* [share][n]; used by contestants that allocate no memory of their own */
     uint32_t *dst;    /* [n][share] */
 } move;
 
-/* One contestant.  `open` makes everything that can be made before the first move, `src` and `dst`
- * included; false: not possible here. */
+/* One contestant.  `open` prepares everything that can be prepared before the first move, including
+ * `src` and `dst`; it returns false if the move is not possible here. */
 typedef struct contestant {
     const char *name;
     bool ours;
@@ -39,7 +39,7 @@ extern const contestant ours_shm, ours_shm_caller;
 extern const contestant ours_mpi;
 
 void *
-peers_alloc(size_t bytes); /* zeroed, on huge pages where large; ends the job without memory */
+peers_alloc(size_t bytes); /* zeroed, on huge pages if large; if memory is short, ends the job */
 void peers_free(void *memory, size_t bytes);
 void peers_end(const char *sentence) __attribute__((noreturn));
 

@@ -1,5 +1,5 @@
-/* MPI's own ways: Alltoallw with subarray types, and rows packed by hand for Alltoallv.  Blocks arrive in a destination
- * as whole rows, so the second needs no unpacking here. */
+/* The move with MPI alone: Alltoallw with subarray types, and rows packed by hand for Alltoallv.  Blocks arrive in a
+ * destination as whole rows, so that the second needs no unpacking here. */
 #include "peers.h"
 
 #include <stdlib.h>

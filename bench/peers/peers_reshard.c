@@ -1,4 +1,4 @@
-/* Ours: a bound exec on the engines shm and mpi, in the library's memory and in the caller's. */
+/* The move with reshard: a bound exec on the engines shm and mpi, in the library's memory and in the caller's. */
 #include "peers.h"
 
 #include <reshard.h>

@@ -1,4 +1,4 @@
-/* Change grids: p?gemr2d between two process grids, in a program that knows nothing but ScaLAPACK.
+/* Change grids: p?gemr2d between two process grids, in a program that uses ScaLAPACK only.
  *
  *   mpirun -n R change_grids N NB P0xQ0 P1xQ1 [ROUNDS]       N x N doubles, blocks of NB x NB; ROUNDS: 10
  *
@@ -67,7 +67,7 @@ static double cpu_seconds(void) {
     return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) + 1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
 }
 
-/* Adds a round to the best ones so far. */
+/* Runs one round and updates the shortest times so far. */
 static void run_round(const matrix *a, const matrix *b, int context, double *wall, double *cpu) {
     const int one = 1, *n = &a->desc[2];
     MPI_Barrier(MPI_COMM_WORLD);

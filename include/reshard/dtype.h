@@ -32,8 +32,8 @@ extern "C" {
     X(C64, 15, "c64", 8)                                                                           \
     X(C128, 16, "c128", 16)
 
-/* Storage-only types: X(name, number, text, bits).  Layouts and checkpoints name such elements and
- * move them as they are; there is no tensor, plan or conversion of them. */
+/* Storage-only types: X(name, number, text, bits).  Layouts can name them, and checkpoints move
+ * such elements without change; tensors, plans and conversions do not support them. */
 #define RSH_STORED_MAP(X)                                                                          \
     X(F8E8M0, 64, "f8e8m0", 8)                                                                     \
     X(F8E4M3FNUZ, 65, "f8e4m3fnuz", 8)                                                             \
@@ -50,7 +50,7 @@ typedef enum rsh_dtype {
     RSH_DTYPE_NONE = 255 /* no dtype */
 } rsh_dtype;
 
-/* Dtypes of tensors are those from 0 to RSH_NDTYPES - 1, in this version of the headers. */
+/* In this version of the headers the dtypes of tensors are 0 to RSH_NDTYPES - 1. */
 #define RSH_NDTYPES 17
 
 #define RSH_OP_MAP(X)                                                                              \
@@ -65,21 +65,21 @@ typedef enum rsh_op {
         RSH_OP_COUNT
 } rsh_op;
 
-/* Bytes of an element, and the names of the notation: "f32", "sum".  An invalid dtype or op has
- * size 0 and the name "?"; a storage-only dtype has size 0 too.  Static strings.  Pure. */
+/* Return the bytes of an element, and the names in the notation: "f32", "sum".  An invalid dtype or
+ * op has size 0 and the name "?"; a storage-only dtype has size 0 too.  Static strings.  Pure. */
 RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
-/* Bits of an element, of a storage-only dtype too; 0 for an invalid dtype.  Pure. */
+/* Returns the bits of an element, also for a storage-only dtype; 0 for an invalid dtype.  Pure. */
 RSH_API int rsh_dtype_bits(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
 RSH_API const char *rsh_op_name(rsh_op op);
-/* The dtype or op that `length` bytes of text name.  RSH_EVALUE if they name none.  Pure. */
+/* Find the dtype or op that `length` bytes of text name.  RSH_EVALUE if they name none.  Pure. */
 RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
 RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
-/* Does the op exist for the dtype?  RSH_ETYPE if it does not (avg of integers, band of floats,
- * ...).  Pure. */
+/* Checks that the op exists for the dtype.  RSH_ETYPE if it does not (avg of integers, band of
+ * floats, ...).  Pure. */
 RSH_API rsh_status rsh_op_check(rsh_op op, rsh_dtype dtype);
-/* Does one dtype convert to the other?  RSH_ETYPE for complex to real; every other pair converts,
- * complex to bool too (true: either part is not 0).  Pure. */
+/* Checks that one dtype can be converted to the other.  RSH_ETYPE for complex to real; every other
+ * pair is supported, also complex to bool (true if either part is not 0).  Pure. */
 RSH_API rsh_status rsh_dtype_check_convert(rsh_dtype from, rsh_dtype to);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* Layout: which rank holds which part of a global tensor.
  *
- * One line of text says it all: "f32[4096/tp, 11008] on dp=2,tp=4" (docs/notation.md is the grammar
- * and its meaning). A layout is immutable once made: share it between threads, hash it, compare it.
- * Everything here is pure. */
+ * One line of text describes a layout: "f32[4096/tp, 11008] on dp=2,tp=4".  docs/notation.md has
+ * the grammar and its meaning.  A layout is immutable: share it between threads, hash it, compare
+ * it.  Everything here is pure. */
 #ifndef RESHARD_LAYOUT_H
 #define RESHARD_LAYOUT_H
 
@@ -16,15 +16,16 @@ extern "C" {
 
 typedef struct rsh_layout rsh_layout;
 
-/* Where a text is refused, as data.  Written by a call that fails, and only if it was asked for. */
+/* The position and cause of a syntax error in a text.  Written by a call that fails, if the caller
+ * passed a pointer to one. */
 typedef struct rsh_text_error {
     int line, column; /* from 1; columns are bytes.  Both are 0 if the error has no position, for
                          instance when memory runs out */
-    const char *sentence; /* what is wrong, without "layout:LINE:COLUMN: "; borrowed until the next
-                             failure on this thread */
+    const char *sentence; /* the error message without "layout:LINE:COLUMN: "; borrowed until the
+                             next failure on this thread */
 } rsh_text_error;
 
-/* ---- descriptions: the same things as values ---- */
+/* ---- descriptions: layouts as structs ---- */
 
 typedef enum rsh_cut_rule {
     RSH_CUT_CHUNK,    /* /x     parts of ceil(n/p) */
@@ -49,7 +50,7 @@ typedef struct rsh_segment {
 } rsh_segment;
 
 typedef struct rsh_dim {
-    int64_t size;               /* of a plain dim; with segments it is ignored: their sum counts */
+    int64_t size;               /* of a plain dim; ignored if there are segments, which add up */
     rsh_cut cut;                /* of the dim, or of every segment */
     int nsegments;              /* 0: a plain dim */
     const rsh_segment *segment; /* nsegments of them */
@@ -80,8 +81,8 @@ typedef struct rsh_layout_desc {
     rsh_cut flat;
     int naxes; /* 0: no mesh, rank 0 alone */
     rsh_axis axis[RSH_MAX_AXES];
-    int64_t first_rank;   /* position i is rank first_rank + i unless `ranks` is there */
-    const int64_t *ranks; /* of each position; NULL: consecutive */
+    int64_t first_rank;   /* position i is rank first_rank + i if `ranks` is NULL */
+    const int64_t *ranks; /* the rank of each position; NULL: consecutive */
     rsh_op op;            /* RSH_OP_NONE: not partial */
     int npartial;
     int partial[RSH_MAX_AXES];
@@ -92,53 +93,55 @@ typedef struct rsh_layout_desc {
     const rsh_ranked_box *boxes;
 } rsh_layout_desc;
 
-/* ---- layouts: made, shared, freed ----
+/* ---- layouts: construction and ownership ----
  *
  * Layouts are reference-counted.  A new one has one reference, the caller's.  Any thread may take
- * and drop references, and a layout may outlive everything that was made from it. */
+ * and drop references.  A layout may outlive every object that was made from it. */
 
-/* Makes a layout from text.  The second function also writes *error when it fails; error may be
+/* Make a layout from text.  rsh_layout_parse_at also writes *error when it fails; error may be
  * NULL.  The caller frees *out.
- * RSH_EVALUE names line, column and what was expected there; RSH_ETYPE is for an op that the dtype
- * does not have; RSH_ENOMEM. */
+ * RSH_EVALUE, with line, column and what was expected there; RSH_ETYPE if the op does not exist for
+ * the dtype; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_parse(const char *text, rsh_layout **out);
 RSH_API rsh_status rsh_layout_parse_at(const char *text, rsh_text_error *error, rsh_layout **out);
 
-/* Makes a layout from a description, which passes the same checks as a text; nothing of it is kept.
- * The caller frees *out.
- * RSH_EVALUE names the dim, axis, segment or box; RSH_ETYPE is for an op that the dtype does not
- * have; RSH_ENOMEM. */
+/* Makes a layout from a description, which must pass the same checks as a text.  The description is
+ * copied.  The caller frees *out.
+ * RSH_EVALUE, naming the dim, axis, segment or box; RSH_ETYPE if the op does not exist for the
+ * dtype; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out);
 
-/* The whole tensor, dense and row-major, on one rank.  The caller frees *out.
+/* Makes a layout that holds the whole tensor, dense and row-major, on one rank.  The caller frees
+ * *out.
  * RSH_EVALUE if shape or rank are out of range; RSH_ENOMEM. */
 RSH_API rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank,
                                     rsh_layout **out);
 
-/* One more reference to the same layout.  Never fails; NULL for NULL.  The caller frees the result,
- * once for every hold. */
+/* Adds a reference and returns the same layout; NULL for NULL.  Never fails.  The caller frees the
+ * result, once for every hold. */
 RSH_API rsh_layout *rsh_layout_hold(const rsh_layout *l);
 
 /* Drops one reference; the last one frees the layout.  No-op for NULL. */
 RSH_API void rsh_layout_free(rsh_layout *l);
 
-/* ---- layouts: questions ----
+/* ---- layouts: getters ----
  *
  * Returned pointers are borrowed and live as long as the layout. */
 
-/* The description that rsh_layout_new makes an equal layout from, in canonical form: no segments
- * where there is only one, `ranks` only where they are not consecutive, partial axes in mesh order,
- * an order only if it is not the default, boxes in canonical order.  Nothing is copied. */
+/* Returns the description from which rsh_layout_new makes an equal layout, in canonical form: a dim
+ * with one segment is a plain dim, `ranks` is set only if they are not consecutive, partial axes
+ * are in mesh order, an order is set only if it is not the default, boxes are in canonical order.
+ * Nothing is copied. */
 RSH_API const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l);
 
-/* Canonical text, which parses back to an equal layout. */
+/* Returns the canonical text, which parses back to an equal layout. */
 RSH_API const char *rsh_layout_text(const rsh_layout *l);
 /* Do two layouts have the same canonical text?  Equal layouts have equal hashes. */
 RSH_API bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b);
 RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
-/* Does every rank hold the same elements in the same order?  `6/x~` and `6/x` on x=3 do.  Dtypes
- * are not compared.  Equal layouts are found at once; others cost up to one step for each run of
- * consecutive elements of every rank. */
+/* Does every rank hold the same elements in the same order?  True for `6/x~` and `6/x` on x=3.
+ * Dtypes are not compared.  Equal layouts are recognised at once; others cost up to one step for
+ * each run of consecutive elements of every rank. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
 RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_NONE for NULL */
@@ -147,12 +150,13 @@ RSH_API const int64_t *rsh_layout_shape(const rsh_layout *l);
 RSH_API int64_t rsh_layout_count(const rsh_layout *l); /* elements of the global tensor */
 RSH_API rsh_op rsh_layout_op(const rsh_layout *l);     /* RSH_OP_NONE: not partial */
 
-/* The ranks that appear in the layout, ascending; rsh_layout_rank(l, i) is the i-th, or -1. */
+/* The ranks that appear in the layout, in ascending order; rsh_layout_rank(l, i) returns the i-th
+ * of them, or -1. */
 RSH_API int64_t rsh_layout_nranks(const rsh_layout *l);
 RSH_API int64_t rsh_layout_rank(const rsh_layout *l, int64_t i);
 
-/* Parts of one rank: 1 on a mesh, as many as it has boxes, 0 for a rank that is not in the layout.
- */
+/* The number of parts of one rank: 1 on a mesh, its number of boxes, or 0 for a rank that is not in
+ * the layout. */
 RSH_API int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank);
 
 typedef struct rsh_part {
@@ -161,27 +165,27 @@ typedef struct rsh_part {
     int64_t strides[RSH_MAX_NDIM]; /* in elements, of the dense part in its `order` */
     int64_t count;                 /* elements */
 } rsh_part;
-/* Shape and strides of a part.
+/* Writes shape and strides of a part.
  * RSH_EINDEX if the rank has no such part. */
 RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_part *out);
 
-/* The boxes of the global tensor that make up a part, in order of their local offset.  `offset` is
- * where the box's first element lies in the dense part, `strides` the element strides of the box
- * there.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
+/* Calls fn for the boxes of the global tensor that make up a part, in order of their local offset.
+ * `offset` is the position of the box's first element in the dense part, `strides` are the element
+ * strides of the box there.  A non-zero return of fn ends the loop; this is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
 RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part,
                                        rsh_box_fn fn, void *ctx);
 
-/* The index set of one dim of a part, as half-open ranges in ascending order.  A non-zero return of
- * fn stops the walk, which is not an error: RSH_OK.
+/* Calls fn for the index set of one dim of a part, as half-open ranges in ascending order.  A
+ * non-zero return of fn ends the loop; this is not an error: RSH_OK.
  * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
  * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
 RSH_API rsh_status rsh_layout_each_range(const rsh_layout *l, int64_t rank, int64_t part, int dim,
                                          rsh_range_fn fn, void *ctx);
 
-/* The offset of a global index in the dense part, and back.
+/* Convert a global index to the offset in the dense part, and back.
  * RSH_EINDEX if the rank has no such part or the part no such offset; RSH_EKEY if the part does not
  * hold the index. */
 RSH_API rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t part,
@@ -191,19 +195,20 @@ RSH_API rsh_status rsh_layout_global_index(const rsh_layout *l, int64_t rank, in
 
 /* ---- forms: layouts with holes ----
  *
- * A form is the notation with `_` for a size, "[...]" for a whole shape, and the dtype left out at
- * will: "[_/tp%128, _]", "[(4096|_)/tp, _]", "bf16[...] on tp=4@0-3".  What is left out is taken
- * from a given tensor, so that one form says how many tensors are laid out.  A form is
- * immutable once made: share it between threads. */
+ * A form is the notation with `_` for a size or "[...]" for a whole shape, and with an optional
+ * dtype: "[_/tp%128, _]", "[(4096|_)/tp, _]", "bf16[...] on tp=4@0-3".  The missing values are
+ * taken from a given tensor, so one form describes the layouts of many tensors.  A form is
+ * immutable: share it between threads. */
 typedef struct rsh_form rsh_form;
 
-/* In the description of a form: the size of a dim or segment is `_`, or ndim is "[...]". */
+/* In the description of a form: a dim or segment has this size if it is `_`, and ndim has this
+ * value if the shape is "[...]". */
 #define RSH_HOLE (-1)
 
-/* Makes a form from text.  A text without "on" is on the mesh that `mesh` describes (its naxes,
- * axis, first_rank and ranks; borrowed during the call), or on rank 0 if mesh is NULL.  error may
- * be NULL.  The caller frees *out.
- * RSH_EVALUE, RSH_ETYPE and *error as for rsh_layout_parse_at, also if no tensor could fill the
+/* Makes a form from text.  If the text has no "on", the form is on the mesh that `mesh` describes
+ * (its naxes, axis, first_rank and ranks; borrowed during the call), or on rank 0 if mesh is NULL.
+ * error may be NULL.  The caller frees *out.
+ * RSH_EVALUE, RSH_ETYPE and *error as for rsh_layout_parse_at, also if no tensor could match the
  * form; RSH_ENOMEM. */
 RSH_API rsh_status rsh_form_parse(const char *text, const rsh_layout_desc *mesh,
                                   rsh_text_error *error, rsh_form **out);
@@ -211,18 +216,18 @@ RSH_API rsh_status rsh_form_parse(const char *text, const rsh_layout_desc *mesh,
 /* Frees the form.  No-op for NULL. */
 RSH_API void rsh_form_free(rsh_form *f);
 
-/* The description with its holes, and the text as it was written.  Borrowed; both live as long as
- * the form. */
+/* Return the description with its holes, and the text as it was written.  Borrowed; both live as
+ * long as the form. */
 RSH_API const rsh_layout_desc *rsh_form_describe(const rsh_form *f);
 RSH_API const char *rsh_form_text(const rsh_form *f);
-/* Does the form name a dtype?  If not, that of its description means nothing. */
+/* Does the form name a dtype?  If not, ignore the dtype of its description. */
 RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
-/* The layout of a tensor of this dtype and shape; if the form names a dtype, that one is used.
- * error may be NULL.  The caller frees *out.
- * RSH_EVALUE if the form has other sizes or another number of dims than the tensor, or several
- * segments of one dim are `_`; otherwise it
- * fails as the text without holes would, at the same place; RSH_ENOMEM. */
+/* Makes the layout of a tensor of this dtype and shape.  A dtype that the form names takes
+ * precedence.  error may be NULL.  The caller frees *out.
+ * RSH_EVALUE if the form's sizes or number of dims differ from the tensor's, or if several segments
+ * of one dim are `_`; otherwise fails as the text without holes would, at the same position;
+ * RSH_ENOMEM. */
 RSH_API rsh_status rsh_form_fill(const rsh_form *f, rsh_dtype dtype, int ndim, const int64_t *shape,
                                  rsh_text_error *error, rsh_layout **out);
 

@@ -1,9 +1,9 @@
 /* Math: arithmetic on the elements of local tensors of any strides.
  *
- * Everything here is local and works on this rank's memory alone.  Tensors that are written are
- * passed as const: the handle does not change, its elements do, and the version of their storage
- * is bumped.  Tensors may share memory: results are as if every source had been read before the
- * first element was written. */
+ * Everything here is local and works on this rank's memory only.  Tensors that are written are
+ * passed as const, because the handle does not change; their elements do, and the version of their
+ * storage is bumped.  Tensors may share memory: results are as if every source had been read before
+ * the first element was written. */
 #ifndef RESHARD_MATH_H
 #define RESHARD_MATH_H
 
@@ -20,7 +20,8 @@ extern "C" {
  * RSH_EVALUE if the shapes differ; RSH_ETYPE for complex to real; RSH_ENOMEM, only if they share
  * memory.  Local. */
 RSH_API rsh_status rsh_math_copy(const rsh_tensor *from, const rsh_tensor *to);
-/* A new dense row-major tensor with the elements of `from` as `dtype`.  The caller frees *out.
+/* Makes a new dense row-major tensor with the elements of `from` converted to `dtype`.  The caller
+ * frees *out.
  * RSH_ETYPE for complex to real; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_math_convert(const rsh_tensor *from, rsh_dtype dtype, rsh_tensor **out);
 
@@ -30,11 +31,11 @@ RSH_API rsh_status rsh_math_fill(const rsh_tensor *t, const void *value);
  * part.  Local. */
 RSH_API rsh_status rsh_math_fill_number(const rsh_tensor *t, double value);
 
-/* Do both have the same dtype, shape and numbers?  -0 equals 0, nan equals nothing.  Another dtype
- * or shape is not an error: *out is false.  Local. */
+/* Do both have the same dtype, shape and numbers?  -0 equals 0, NaN equals nothing.  If dtypes or
+ * shapes differ, *out is false; this is not an error.  Local. */
 RSH_API rsh_status rsh_math_equal(const rsh_tensor *a, const rsh_tensor *b, bool *out);
-/* Is |a - b| <= atol + rtol * |b| everywhere?  Infinities are close to themselves only; nan is
- * close to nan if `equal_nan`.
+/* Is |a - b| <= atol + rtol * |b| for all elements?  An infinity is close only to itself; NaN is
+ * close to NaN only if `equal_nan`.
  * RSH_EVALUE if the shapes differ or a tolerance is negative; RSH_ETYPE if the dtypes differ.
  * Local. */
 RSH_API rsh_status rsh_math_allclose(const rsh_tensor *a, const rsh_tensor *b, double rtol,
@@ -49,27 +50,27 @@ RSH_API rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *f
 
 /* ---- text ---- */
 
-/* Writes "tensor([[0, 1],\n        [2, 3]], size=[2, 2], dtype=f32)".  Of a tensor of more than
- * 1,000 elements it writes the first and last three of every dim.  Floats have five digits.
+/* Writes "tensor([[0, 1],\n        [2, 3]], size=[2, 2], dtype=f32)".  If the tensor has more than
+ * 1,000 elements, only the first and last three of every dim are written.  Floats have five digits.
  * RSH_EIO if the sink stops.  Local. */
 RSH_API rsh_status rsh_tensor_print(const rsh_tensor *t, const rsh_sink *sink);
 
 /* ---- random numbers by position ---- */
 
-/* Which numbers a tensor gets: element (i0, i1, ...) has the position first + i0*pitch[0] + ...,
- * and its number depends on seed, stream and position alone.  So the parts of a tensor that is cut
- * in any way get the numbers that the whole one would get, if their positions are global indices.
- */
+/* Which random numbers a tensor gets: element (i0, i1, ...) has the position
+ * first + i0*pitch[0] + ..., and its number depends only on seed, stream and position.  So the
+ * parts of a sharded tensor get the same numbers as the whole tensor, if their positions are global
+ * indices. */
 typedef struct rsh_random {
     uint64_t seed;
-    uint64_t stream;      /* another one, other numbers; 0 for numbers by global position */
+    uint64_t stream;      /* different streams give different numbers; 0 for global positions */
     uint64_t first;       /* position of element 0,...,0 */
     const int64_t *pitch; /* one per dim; NULL: row-major over the tensor itself */
 } rsh_random;
 
-/* Fill a tensor with random numbers.  Uniform: at least 0 and below 1, with as many random bits as
- * the dtype's significand has.  Normal: standard normal.  Of a complex number both parts are drawn;
- * a normal one has variance 1 as a whole.
+/* Fill a tensor with random numbers.  Uniform: from 0 up to but not including 1, with as many
+ * random bits as the dtype's significand.  Normal: standard normal.  For complex dtypes both parts
+ * are random; a complex normal number has variance 1 in total.
  * RSH_ETYPE if the dtype is neither a float nor complex.  Local. */
 RSH_API rsh_status rsh_math_uniform(const rsh_tensor *t, const rsh_random *from);
 RSH_API rsh_status rsh_math_normal(const rsh_tensor *t, const rsh_random *from);

@@ -1,10 +1,10 @@
 /* MPI without <mpi.h>: a comm of all ranks that mpirun started, and comms of communicators that are
- * known by their Fortran handles.
+ * given by their Fortran handles.
  *
- * The functions are in libreshard-mpi.  This header does not need <mpi.h>, so that a program can
- * load the library at run time (dlopen), as the command does for `--engine mpi`, and so that one
- * build of a library serves programs of any MPI.  <reshard/mpi.h> says how libreshard-mpi finds the
- * MPI of the process. */
+ * The functions are in libreshard-mpi.  Because this header does not need <mpi.h>, a program can
+ * load the library at run time (dlopen), as the command does for `--engine mpi`, and one build of a
+ * library works with any MPI.  <reshard/mpi.h> says how libreshard-mpi finds the MPI of the
+ * process. */
 #ifndef RESHARD_MPI_WORLD_H
 #define RESHARD_MPI_WORLD_H
 
@@ -14,24 +14,25 @@
 extern "C" {
 #endif
 
-/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  rsh_mpi_close frees *out.  If no MPI is
- * loaded yet, the launcher's environment decides which one is (OMPI_COMM_WORLD_SIZE: Open MPI;
- * PMI_SIZE: MPICH), or RESHARD_MPI=openmpi or =mpich; otherwise it is the first that is installed.
- * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.  MPI is
- * initialised after any other failure, so that no rank waits in MPI_Init.  Collective. */
+/* Initialises MPI and makes a comm of MPI_COMM_WORLD.  Free *out with rsh_mpi_close.  If no MPI is
+ * loaded yet, RESHARD_MPI=openmpi or =mpich selects one, or else the launcher's environment
+ * (OMPI_COMM_WORLD_SIZE: Open MPI; PMI_SIZE: MPICH), or else the first that is installed.
+ * RSH_EBUSY if MPI is initialised already: use rsh_comm_mpi; otherwise as rsh_comm_mpi.  After any
+ * other failure MPI is initialised all the same, so that no rank blocks in MPI_Init.
+ * Collective. */
 RSH_API rsh_status rsh_mpi_open(rsh_comm **out);
 /* Frees the comm and finalises MPI, which cannot be initialised again.  With NULL it only finalises
- * MPI: for use after an rsh_mpi_open that failed.  RSH_EBUSY while execs of the comm exist.
+ * MPI, for use after a failed rsh_mpi_open.  RSH_EBUSY while execs of the comm exist.
  * Collective. */
 RSH_API rsh_status rsh_mpi_close(rsh_comm *comm);
 
-/* rsh_comm_mpi for a communicator's Fortran handle: what MPI_Comm_c2f returns, Fortran's
- * `integer :: comm`, mpi4py's comm.py2f().  The caller frees *out.
+/* Does the same as rsh_comm_mpi for a communicator's Fortran handle: the result of MPI_Comm_c2f,
+ * Fortran's `integer :: comm`, mpi4py's comm.py2f().  The caller frees *out.
  * Errors as for rsh_comm_mpi.  Collective. */
 RSH_API rsh_status rsh_comm_mpi_f(int comm, rsh_comm **out);
-/* The same, but the comm is made once for each list of ranks and kept until the process ends:
- * communicators with the same ranks in the same order share it.  For libraries that are given a
- * communicator at every call.  *out is borrowed: do not free it.
+/* The same, but the comm is made once for each list of ranks and kept until the process ends;
+ * communicators with the same ranks in the same order share it.  For libraries that receive a
+ * communicator in every call.  *out is borrowed: do not free it.
  * RSH_EUNSUP also for a communicator with ranks outside MPI_COMM_WORLD; otherwise errors as for
  * rsh_comm_mpi.  Collective. */
 RSH_API rsh_status rsh_comm_mpi_kept_f(int comm, rsh_comm **out);

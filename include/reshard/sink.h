@@ -1,4 +1,4 @@
-/* Sink: where text goes that the library writes. */
+/* Sink: the destination of text that the library writes. */
 #ifndef RESHARD_SINK_H
 #define RESHARD_SINK_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Where text goes.  `write` is called with consecutive bytes of the text and returns 0, or non-zero
- * to stop: the function that writes then returns RSH_EIO. */
+/* A destination of text.  `write` is called with consecutive bytes of the text and returns 0, or
+ * non-zero to stop; the writing function then returns RSH_EIO. */
 typedef struct rsh_sink {
     int (*write)(void *ctx, const char *text, size_t length);
     void *ctx;

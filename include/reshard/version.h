@@ -16,11 +16,12 @@
 extern "C" {
 #endif
 
-/* The version of the library that is linked: "0.1.0".  A static string.  Pure. */
+/* Returns the version of the linked library: "0.1.0".  A static string.  Pure. */
 RSH_API const char *rsh_version(void);
-/* The copy kernels that this machine will use: "avx512", "avx2" or "generic"; the environment
- * variable RESHARD_SIMD, one of these words, lowers it.  A word that is none of them is ignored
- * here, and refused by what makes a tensor or a comm.  A static string.  Local. */
+/* Returns the instruction set of the copy kernels on this machine: "avx512", "avx2" or "generic".
+ * The environment variable RESHARD_SIMD, set to one of these words, selects a lower one.  Any other
+ * word is ignored here, and makes every call that creates a tensor or a comm fail with RSH_EVALUE.
+ * A static string.  Local. */
 RSH_API const char *rsh_copy_isa(void);
 
 #ifdef __cplusplus

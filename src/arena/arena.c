@@ -1,4 +1,4 @@
-/* Arena: first fit among gaps, each block backed when it is taken; freed ones keep their memory for a while. */
+/* Arena: first-fit allocation; pages are allocated with each block, and freed blocks keep them for a while. */
 #include "arena/arena.h"
 
 #include "arena/limit.h"
@@ -14,13 +14,13 @@
 #define PAGE ((size_t)4096)
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MOST_RESERVE ((size_t)1 << 40)
-#define ADDRESS_SPACE ((size_t)1 << 46) /* half of what a process has: for all arenas together */
+#define ADDRESS_SPACE ((size_t)1 << 46) /* half of a process's address space: for all arenas together */
 #define LEAST_RESERVE ((size_t)64 << 20)
-#define AT_ONCE ((size_t)256 << 20) /* backed by one call: a signal undoes no more than this */
+#define AT_ONCE ((size_t)256 << 20) /* bytes per call: a signal undoes no more than this */
 
-#define NEW_FROM ((size_t)64 << 10)    /* smaller blocks may lie on pages that the arena has already */
-#define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and roundings */
-#define MOST_CREDIT ((uint64_t)16 << 20) /* bytes that are taken without another look at the limits */
+#define NEW_FROM ((size_t)64 << 10)    /* bytes: smaller blocks may be on pages that the arena already has */
+#define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and rounding */
+#define MOST_CREDIT ((uint64_t)16 << 20) /* bytes that are allocated without another check of the limits */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -28,8 +28,8 @@
 
 /* ---- address range ---- */
 
-/* Is there room for that many bytes of addresses?  Sanitizers and limits leave less than the processor has. */
-static bool is_free(size_t bytes) {
+/* Can that many bytes of address space be reserved?  Sanitizers and limits leave less than the processor has. */
+static bool can_reserve(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p != MAP_FAILED) munmap(p, bytes);
     return p != MAP_FAILED;
@@ -41,27 +41,27 @@ static size_t choose_reserve(int ranks) {
     struct rlimit limit;
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < space)
         space = limit.rlim_cur / 2;
-    while (reserve > LEAST_RESERVE && (reserve > space / n || !is_free(reserve * n))) reserve /= 2;
+    while (reserve > LEAST_RESERVE && (reserve > space / n || !can_reserve(reserve * n))) reserve /= 2;
     return reserve;
 }
 
-/* Behind the end of the file there is nothing to touch yet; the mapping is there all the same. */
+/* The mapping extends beyond the end of the file; these pages must not be accessed yet. */
 char *rshi_window_map(int fd, size_t reserve) {
     char *p = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p == MAP_FAILED) {
         rshi_fail(RSH_ENOMEM, "cannot reserve %zu bytes of address space for an arena: %s", reserve, strerror(errno));
         return NULL;
     }
-    madvise(p, reserve, MADV_HUGEPAGE); /* where the machine has them for shared memory */
+    madvise(p, reserve, MADV_HUGEPAGE); /* if the machine supports them for shared memory */
     madvise(p, reserve, MADV_DONTDUMP);
     return p;
 }
 
 void rshi_window_unmap(char *window, size_t reserve) { munmap(window, reserve); }
 
-/* ---- coming and going ---- */
+/* ---- construction ---- */
 
-/* Sealed, so that no peer can take away memory that another one is reading. */
+/* Sealed, so that no peer can shrink memory that another one is reading. */
 static rsh_status open_file(int *fd) {
     *fd = memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create shared memory: memfd_create: %s", strerror(errno));
@@ -121,8 +121,9 @@ static size_t block_bytes(size_t bytes) {
     return round_up(bytes ? bytes : 1, bytes >= PAGE ? PAGE : 64);
 }
 
-/* The lock is given up while there is memory to be had: asking for it may give kept blocks back to this arena. */
-static bool make_room(rshi_arena *a) {
+/* Grows the list of gaps.  The lock is released while memory is allocated, because that may return cached blocks to
+ * this arena. */
+static bool grow_gap_list(rshi_arena *a) {
     while (a->blocks + 2 > a->room) {
         size_t room = a->room ? 2 * a->room : 16;
         pthread_mutex_unlock(&a->lock);
@@ -151,7 +152,7 @@ static void remove_gap(rshi_arena *a, size_t i) {
     memmove(&a->gaps[i], &a->gaps[i + 1], (a->ngaps - i) * sizeof *a->gaps);
 }
 
-/* Take `bytes` at `at` out of gap i; what is left on either side stays. */
+/* Takes `bytes` at `at` out of gap i; the rest on either side remains. */
 static void cut_gap(rshi_arena *a, size_t i, size_t at, size_t bytes) {
     rshi_gap gap = a->gaps[i];
     size_t tail = gap.at + gap.bytes - (at + bytes);
@@ -160,7 +161,7 @@ static void cut_gap(rshi_arena *a, size_t i, size_t at, size_t bytes) {
     if (at == gap.at) remove_gap(a, i);
 }
 
-/* Offset of a range that is now taken, or SIZE_MAX. */
+/* Allocates a range; returns its offset, or SIZE_MAX. */
 static size_t take_range(rshi_arena *a, size_t bytes, size_t align) {
     for (size_t i = 0; i < a->ngaps; i++) {
         const rshi_gap *gap = &a->gaps[i];
@@ -197,28 +198,29 @@ static void give_range(rshi_arena *a, size_t at, size_t bytes) {
     }
 }
 
-/* ---- backing ---- */
+/* ---- pages ---- */
 
-static void punch(rshi_arena *a, size_t at, size_t bytes) {
+static void punch_hole(rshi_arena *a, size_t at, size_t bytes) {
     fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
 
-static rsh_status refuse(const rshi_limit *l) {
+static rsh_status fail_with_limit(const rshi_limit *l) {
     return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, %llu are left", l->name, (unsigned long long)l->allowed,
                      (unsigned long long)l->left);
 }
 
-/* The kernel would kill processes rather than refuse shared memory that there is not.  Where others of the job may take
- * as much at the same time and all of it would not fit, one looks and takes at a time: `lock` is then to be closed when
- * the memory has been taken.  What is left beyond doubt is credit for small blocks, which come without a look. */
-static rsh_status ask_limits(rshi_arena *a, size_t bytes, int *lock) {
+/* If there is not enough shared memory, the kernel kills processes instead of returning an error, so the limits are
+ * checked first.  If other ranks may allocate as much at the same time and all of it would not fit, ranks check and
+ * allocate one at a time: `lock` must be closed when the memory has been allocated.  A safe part of the rest is credit
+ * for small blocks, which are allocated without a check. */
+static rsh_status check_system_limits(rshi_arena *a, size_t bytes, int *lock) {
     rshi_limit l = rshi_limit_find(a->root);
     uint64_t need = bytes + bytes / 64 + MARGIN, ranks = (uint64_t)a->ranks;
     if (l.left / 2 / ranks < need && l.left >= need) {
         *lock = rshi_limit_lock(&l);
         l = rshi_limit_find(a->root);
     }
-    if (l.left < need) return refuse(&l);
+    if (l.left < need) return fail_with_limit(&l);
     a->credit = (l.left - need) / 16 / ranks;
     if (a->credit > MOST_CREDIT) a->credit = MOST_CREDIT;
     return RSH_OK;
@@ -229,12 +231,12 @@ static rsh_status check_limits(rshi_arena *a, size_t bytes, size_t end, int *loc
     RSH_REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) || end <= limit.rlim_cur, RSH_ENOMEM,
                 "the file size limit (ulimit -f) is %llu bytes", (unsigned long long)limit.rlim_cur);
     if (bytes < NEW_FROM && end <= a->highest) return RSH_OK;
-    if (bytes > a->credit) return ask_limits(a, bytes, lock);
+    if (bytes > a->credit) return check_system_limits(a, bytes, lock);
     a->credit -= bytes;
     return RSH_OK;
 }
 
-/* Memory for pages, taken from the machine now: later, its lack would be a signal. */
+/* Allocates pages now, because a later lack of memory would be a signal. */
 static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
     while (at < end) {
         size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
@@ -245,7 +247,7 @@ static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
     return RSH_OK;
 }
 
-static bool back(rshi_arena *a, size_t at, size_t bytes) {
+static bool back_range(rshi_arena *a, size_t at, size_t bytes) {
     size_t end = round_up(at + bytes, PAGE);
     int lock = -1;
     rsh_status st = check_limits(a, bytes, end, &lock);
@@ -254,18 +256,18 @@ static bool back(rshi_arena *a, size_t at, size_t bytes) {
     return !st;
 }
 
-/* A new block's pages come one by one when it is touched, or all at once here, which is cheaper.  Fallible nowhere that
- * matters. */
+/* Faults in the pages of a new block at once, which is cheaper than one by one on first access.  Failure is
+ * harmless. */
 static void fault_in(char *p, size_t bytes) {
     if (bytes >= RSHI_RECYCLE_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
 }
 
 static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
-    size_t at = make_room(a) ? take_range(a, bytes, alignment(bytes)) : SIZE_MAX;
+    size_t at = grow_gap_list(a) ? take_range(a, bytes, alignment(bytes)) : SIZE_MAX;
     if (at == SIZE_MAX) return NULL;
-    if (zero && bytes >= PAGE) punch(a, at, bytes);
-    if (!back(a, at, bytes)) {
-        if (bytes >= PAGE) punch(a, at, bytes);
+    if (zero && bytes >= PAGE) punch_hole(a, at, bytes);
+    if (!back_range(a, at, bytes)) {
+        if (bytes >= PAGE) punch_hole(a, at, bytes);
         give_range(a, at, bytes);
         return NULL;
     }
@@ -274,7 +276,7 @@ static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
     return a->base + at;
 }
 
-/* The sentence so far says what was in the way. */
+/* The error message so far names the limit that was exceeded. */
 static void report_shortage(size_t bytes) {
     char why[RSHI_DETAIL_BYTES];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
@@ -282,7 +284,7 @@ static void report_shortage(size_t bytes) {
 }
 
 static void *new_block(rshi_arena *a, size_t whole, bool zero) {
-    if (whole >= RSHI_RECYCLE_FROM) rshi_count_new_block(); /* smaller ones share pages that are there */
+    if (whole >= RSHI_RECYCLE_FROM) rshi_count_new_block(); /* smaller blocks share existing pages */
     pthread_mutex_lock(&a->lock);
     void *p = take_block(a, whole, zero);
     pthread_mutex_unlock(&a->lock);
@@ -290,7 +292,7 @@ static void *new_block(rshi_arena *a, size_t whole, bool zero) {
     return p;
 }
 
-/* One that was kept has its pages, here and at the peers that have read it. */
+/* A cached block has its pages, here and at the peers that have read it. */
 static void *find_block(rshi_arena *a, size_t whole, bool zero) {
     void *p = rshi_block_take(&a->home, whole);
     if (p && zero) memset(p, 0, whole);
@@ -299,7 +301,7 @@ static void *find_block(rshi_arena *a, size_t whole, bool zero) {
 }
 
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
-    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* which is refused */
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* too large: fails */
     void *p = find_block(a, whole, zero);
     if (!p) report_shortage(bytes);
     return p;
@@ -309,14 +311,14 @@ static void release_block(rshi_home *home, void *p, size_t whole) {
     rshi_arena *a = (rshi_arena *)home;
     size_t at = rshi_arena_offset(a, p);
     pthread_mutex_lock(&a->lock);
-    if (whole >= RSHI_RECYCLE_FROM) punch(a, at, whole);
+    if (whole >= RSHI_RECYCLE_FROM) punch_hole(a, at, whole);
     give_range(a, at, whole);
     a->blocks--;
     pthread_mutex_unlock(&a->lock);
 }
 
 void rshi_arena_free(rshi_arena *a, void *p, size_t bytes) {
-    if (!p || a->process != rshi_process()) return; /* a forked child has a copy of the list, not of the memory */
+    if (!p || a->process != rshi_process()) return; /* a forked child has a copy of the list, but shares the memory */
     size_t whole = block_bytes(bytes);
     if (!rshi_block_keep(&a->home, p, whole, a->owner)) release_block(&a->home, p, whole);
 }

@@ -1,9 +1,9 @@
-/* Limit: the least that the machine and the control groups of this process, with all their parents, leave to be taken.
+/* Limit: the least memory that the machine and the control groups of this process, with all their parents, have left.
  *
- * What a limit leaves is more than what is not in use: pages of files can be dropped, and there may be swap.  Version 1
- * and 2 of control groups can be there at once, and a container may see its own group as the root of all; so every
- * mount of either kind is looked at, from this process's group upwards to the mount.  memory.high is left out: who
- * exceeds it is slowed down, not ended. */
+ * More can be allocated than what is unused: pages of files can be dropped, and there may be swap.  Versions 1 and 2 of
+ * control groups can exist together, and a container may see its own group as the root.  So every mount of either kind
+ * is checked, from this process's group up to the mount.  memory.high is ignored, because exceeding it only slows a
+ * process down. */
 #include "arena/limit.h"
 
 #include <fcntl.h>
@@ -19,14 +19,14 @@
 
 typedef struct search {
     const char *root;
-    uint64_t swap;             /* bytes that the machine has free */
-    char group[2][PATH_BYTES]; /* of this process, by version - 1; empty where there is none */
+    uint64_t swap;             /* free swap of the machine in bytes */
+    char group[2][PATH_BYTES]; /* of this process, by version - 1; empty: none */
     rshi_limit *tightest;
 } search;
 
 /* ---- files ---- */
 
-/* The file's beginning as text; false if it cannot be read. */
+/* Reads the beginning of a file as text; false if it cannot be read. */
 static bool read_file(const char *root, const char *folder, const char *name, char *text, size_t bytes) {
     char path[2 * PATH_BYTES];
     if (snprintf(path, sizeof path, "%s%s/%s", root, folder, name) >= (int)sizeof path) return false;
@@ -39,7 +39,7 @@ static bool read_file(const char *root, const char *folder, const char *name, ch
     return at > 0;
 }
 
-/* Digits; "max" and what is too large to be meant are no limit. */
+/* Parses digits; "max" and implausibly large numbers mean no limit. */
 static uint64_t number_at(const char *text) {
     uint64_t n = 0;
     if (*text == 'm') return UINT64_MAX;
@@ -54,7 +54,7 @@ static uint64_t read_number(const search *s, const char *folder, const char *nam
     return read_file(s->root, folder, name, text, sizeof text) ? number_at(text) : otherwise;
 }
 
-/* The number behind a word at the beginning of a line; 0 where there is none. */
+/* The number after a word at the beginning of a line; 0: none. */
 static uint64_t find_number(const char *text, const char *word) {
     size_t n = strlen(word);
     for (; text && *text; text = strchr(text, '\n'), text += text != NULL)
@@ -65,11 +65,11 @@ static uint64_t find_number(const char *text, const char *word) {
 
 /* ---- limits ---- */
 
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
-static uint64_t minus(uint64_t a, uint64_t b) { return a == UINT64_MAX ? a : a > b ? a - b : 0; }
+static uint64_t add_saturating(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t subtract_saturating(uint64_t a, uint64_t b) { return a == UINT64_MAX ? a : a > b ? a - b : 0; }
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static void note(const search *s, uint64_t left, uint64_t allowed, const char *folder, const char *name) {
+static void record_limit(const search *s, uint64_t left, uint64_t allowed, const char *folder, const char *name) {
     rshi_limit *t = s->tightest;
     if (left >= t->left) return;
     t->left = left;
@@ -77,52 +77,54 @@ static void note(const search *s, uint64_t left, uint64_t allowed, const char *f
     snprintf(t->name, sizeof t->name, "%s%.380s/%.60s", s->root, folder, name);
 }
 
-static void look_at_machine(search *s) {
+static void check_machine(search *s) {
     char text[FILE_BYTES];
     if (!read_file(s->root, "/proc", "meminfo", text, sizeof text) || !strstr(text, "MemAvailable:")) return;
     s->swap = 1024 * find_number(text, "SwapFree");
-    note(s, 1024 * find_number(text, "MemAvailable") + s->swap,
+    record_limit(s, 1024 * find_number(text, "MemAvailable") + s->swap,
          1024 * (find_number(text, "MemTotal") + find_number(text, "SwapTotal")), "/proc", "meminfo");
 }
 
-/* Pages of files in a group: they are dropped when it needs memory. */
+/* Pages of files in a group, which are dropped when it needs memory. */
 static uint64_t reclaimable(const search *s, const char *folder, const char *active, const char *inactive) {
     char text[FILE_BYTES];
     if (!read_file(s->root, folder, "memory.stat", text, sizeof text)) return 0;
     return find_number(text, active) + find_number(text, inactive);
 }
 
-static void look_at_group_2(const search *s, const char *folder) {
+static void check_group_2(const search *s, const char *folder) {
     uint64_t most = read_number(s, folder, "memory.max", UINT64_MAX);
     if (most == UINT64_MAX) return;
-    uint64_t swap = minus(read_number(s, folder, "memory.swap.max", UINT64_MAX),
+    uint64_t swap = subtract_saturating(read_number(s, folder, "memory.swap.max", UINT64_MAX),
                           read_number(s, folder, "memory.swap.current", 0));
-    uint64_t room = plus(most, reclaimable(s, folder, "active_file", "inactive_file"));
-    room = plus(room, least(swap, s->swap));
-    note(s, minus(room, read_number(s, folder, "memory.current", 0)), most, folder, "memory.max");
+    uint64_t room = add_saturating(most, reclaimable(s, folder, "active_file", "inactive_file"));
+    room = add_saturating(room, least(swap, s->swap));
+    record_limit(s, subtract_saturating(room, read_number(s, folder, "memory.current", 0)), most, folder, "memory.max");
 }
 
-/* Two limits: of memory, and of memory and swap together. */
-static void look_at_group_1(const search *s, const char *folder) {
+/* Version 1 has two limits: of memory, and of memory and swap together. */
+static void check_group_1(const search *s, const char *folder) {
     uint64_t most = read_number(s, folder, "memory.limit_in_bytes", UINT64_MAX);
     uint64_t with_swap = read_number(s, folder, "memory.memsw.limit_in_bytes", UINT64_MAX);
     if (most == UINT64_MAX && with_swap == UINT64_MAX) return;
     uint64_t files = reclaimable(s, folder, "total_active_file", "total_inactive_file");
     uint64_t used = read_number(s, folder, "memory.usage_in_bytes", 0);
-    note(s, minus(plus(plus(most, files), s->swap), used), most, folder, "memory.limit_in_bytes");
+    uint64_t room = add_saturating(add_saturating(most, files), s->swap);
+    record_limit(s, subtract_saturating(room, used), most, folder, "memory.limit_in_bytes");
     used = read_number(s, folder, "memory.memsw.usage_in_bytes", 0);
-    note(s, minus(plus(with_swap, files), used), with_swap, folder, "memory.memsw.limit_in_bytes");
+    room = add_saturating(with_swap, files);
+    record_limit(s, subtract_saturating(room, used), with_swap, folder, "memory.memsw.limit_in_bytes");
 }
 
 /* ---- groups ---- */
 
-/* A group's parents limit it too, but for those of version 1 that do not count their children. */
-static void look_upwards(const search *s, int version, const char *mount, const char *below) {
+/* A group's parents limit it too, except those of version 1 that do not count their children. */
+static void check_group_and_parents(const search *s, int version, const char *mount, const char *below) {
     char folder[2 * PATH_BYTES];
     snprintf(folder, sizeof folder, "%s%s", mount, strcmp(below, "/") ? below : "");
     for (size_t top = strlen(mount); strlen(folder) >= top;) {
-        if (version == 2) look_at_group_2(s, folder);
-        if (version == 1) look_at_group_1(s, folder);
+        if (version == 2) check_group_2(s, folder);
+        if (version == 1) check_group_1(s, folder);
         char *slash = strrchr(folder, '/');
         if (!slash || strlen(folder) == top) return;
         *slash = 0;
@@ -130,8 +132,8 @@ static void look_upwards(const search *s, int version, const char *mount, const 
     }
 }
 
-/* The part of the group's path that is below the mount.  Seen from another namespace the paths have nothing in common,
- * and the mount is all there is. */
+/* The part of the group's path that is below the mount.  In another namespace the paths have nothing in common, and
+ * only the mount itself is checked. */
 static const char *below_mount(const char *group, const char *root) {
     size_t n = strcmp(root, "/") ? strlen(root) : 0;
     if (!strncmp(group, "/..", 3) || strncmp(group, root, n) || (group[n] && group[n] != '/')) return "";
@@ -160,7 +162,7 @@ static void unescape(char *text) {
 }
 
 /* A line of mountinfo: id, parent, device, root, mount point, options ... - type, source, options. */
-static void look_at_mount(search *s, const char *line) {
+static void check_mount(search *s, const char *line) {
     char root[PATH_BYTES], mount[PATH_BYTES], type[32], options[256] = "";
     const char *tail = strstr(line, " - ");
     if (!tail || sscanf(tail, " - %31s %*s %255s", type, options) < 1 || strncmp(type, "cgroup", 6)) return;
@@ -169,11 +171,11 @@ static void look_at_mount(search *s, const char *line) {
     if (!*s->group[version - 1] || sscanf(line, "%*s %*s %*s %511s %511s", root, mount) != 2) return;
     unescape(root);
     unescape(mount);
-    look_upwards(s, version, mount, below_mount(s->group[version - 1], root));
+    check_group_and_parents(s, version, mount, below_mount(s->group[version - 1], root));
 }
 
 /* A line of /proc/self/cgroup: number, controllers, path; version 2 has the number 0 and no controllers. */
-static void note_group(search *s, const char *line) {
+static void record_group(search *s, const char *line) {
     const char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!path) return;
     bool two = path == controllers + 1;
@@ -181,8 +183,8 @@ static void note_group(search *s, const char *line) {
         snprintf(s->group[two], sizeof s->group[two], "%.*s", (int)strcspn(path + 1, "\n"), path + 1);
 }
 
-/* Of lines that are too long for the buffer the end is lost, which is not needed. */
-static void for_lines(search *s, const char *path, void (*look)(search *s, const char *line)) {
+/* The end of lines that are too long for the buffer is lost; it is not needed. */
+static void for_each_line(search *s, const char *path, void (*look)(search *s, const char *line)) {
     char name[2 * PATH_BYTES], line[2048];
     snprintf(name, sizeof name, "%s%s", s->root, path);
     FILE *file = fopen(name, "re");
@@ -197,14 +199,14 @@ static void for_lines(search *s, const char *path, void (*look)(search *s, const
 rshi_limit rshi_limit_find(const char *root) {
     rshi_limit found = {.left = UINT64_MAX, .allowed = UINT64_MAX};
     search s = {.root = root, .tightest = &found};
-    look_at_machine(&s);
-    for_lines(&s, "/proc/self/cgroup", note_group);
-    for_lines(&s, "/proc/self/mountinfo", look_at_mount);
+    check_machine(&s);
+    for_each_line(&s, "/proc/self/cgroup", record_group);
+    for_each_line(&s, "/proc/self/mountinfo", check_mount);
     return found;
 }
 
-/* The file of the limit itself is the lock: all who are under it see it, and the lock goes with a process that ends.
- * One who keeps it for too long is not waited for. */
+/* Uses the file of the limit itself as the lock: all processes under the limit see it, and the lock is released when a
+ * process ends.  Does not wait for a process that holds it for too long. */
 int rshi_limit_lock(const rshi_limit *l) {
     const struct timespec moment = {0, 5000000};
     int fd = open(l->name, O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
-/* Account: how many bytes of element memory one rank has live and cached, whoever frees them.
+/* Account: how many bytes of element memory one rank has live and cached, whichever thread frees them.
  *
- * A rank is a thread or a process, so every thread that asks for element memory has an account.  Blocks name the
- * account of the thread that asked for them and keep it alive: it may outlive its thread. */
+ * Every thread that allocates element memory has an account.  A block refers to the account of the thread that
+ * allocated it and keeps it alive, so an account may outlive its thread. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -15,17 +15,17 @@ struct rshi_account {
 
 static _Thread_local rshi_account *mine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* its destructor is how the end of a thread is noticed */
+static pthread_key_t key; /* its destructor runs when a thread ends */
 static bool has_key;
 
-static void leave(void *account) {
+static void drop_account_of_thread(void *account) {
     mine = NULL;
     rshi_account_drop(account);
 }
 
-static void make_key(void) { has_key = !pthread_key_create(&key, leave); }
+static void make_key(void) { has_key = !pthread_key_create(&key, drop_account_of_thread); }
 
-/* A library that is unloaded must not be called when a thread ends. */
+/* Without this, a thread that ends after the library was unloaded would call the destructor of the key. */
 __attribute__((destructor)) static void delete_key(void) {
     if (has_key) pthread_key_delete(key);
 }

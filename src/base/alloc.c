@@ -1,4 +1,4 @@
-/* Alloc: the one door through which the library asks for memory; it counts, and can be told to fail. */
+/* Alloc: all allocations of the library.  They are counted, and can be made to fail for tests. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ rsh_alloc_stats rsh_alloc_get_stats(void) {
 void rsh_alloc_reset_peak(void) { stats.scratch_peak = stats.scratch_bytes; }
 void rsh_alloc_fail_at(int64_t n) { fail_at = n; }
 
-/* Has this request been told to fail? */
-static bool door_closed(void) {
+/* Must this request fail (rsh_alloc_fail_at)? */
+static bool must_fail(void) {
     if (fail_at < 0) return false;
     return fail_at-- == 0;
 }
@@ -42,7 +42,7 @@ rsh_status rshi_nomem_for(size_t bytes) {
                      in_units((double)bytes, asked), in_units(machine, all));
 }
 
-static void *admit(void *p, size_t bytes) {
+static void *count_allocation(void *p, size_t bytes) {
     if (!p) {
         rshi_nomem_for(bytes);
         return NULL;
@@ -56,8 +56,8 @@ rsh_status rshi_nomem(void) { return RSH_ENOMEM; }
 
 static bool product_fits(size_t n, size_t size, size_t *bytes) { return !__builtin_mul_overflow(n, size, bytes); }
 
-/* malloc, or calloc; once more without the blocks that are kept for later. */
-static void *small(size_t bytes, bool zero) {
+/* malloc or calloc; if it fails, frees the cached blocks and tries again. */
+static void *alloc_small(size_t bytes, bool zero) {
     size_t n = bytes ? bytes : 1;
     void *p = zero ? calloc(n, 1) : malloc(n);
     if (!p && rshi_blocks_empty()) p = zero ? calloc(n, 1) : malloc(n);
@@ -66,25 +66,25 @@ static void *small(size_t bytes, bool zero) {
 
 void *rshi_alloc(size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
-    bool ok = product_fits(n, size, &bytes) && !door_closed();
-    return admit(ok ? small(bytes, false) : NULL, bytes);
+    bool ok = product_fits(n, size, &bytes) && !must_fail();
+    return count_allocation(ok ? alloc_small(bytes, false) : NULL, bytes);
 }
 
 void *rshi_calloc(size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
-    bool ok = product_fits(n, size, &bytes) && !door_closed();
-    return admit(ok ? small(bytes, true) : NULL, bytes);
+    bool ok = product_fits(n, size, &bytes) && !must_fail();
+    return count_allocation(ok ? alloc_small(bytes, true) : NULL, bytes);
 }
 
-static void *resize(void *p, size_t bytes) {
+static void *realloc_or_trim(void *p, size_t bytes) {
     void *q = realloc(p, bytes ? bytes : 1);
     return q || !rshi_blocks_empty() ? q : realloc(p, bytes ? bytes : 1);
 }
 
 void *rshi_realloc(void *p, size_t n, size_t size) {
     size_t bytes = SIZE_MAX;
-    bool ok = product_fits(n, size, &bytes) && !door_closed();
-    void *q = admit(ok ? resize(p, bytes) : NULL, bytes);
+    bool ok = product_fits(n, size, &bytes) && !must_fail();
+    void *q = count_allocation(ok ? realloc_or_trim(p, bytes) : NULL, bytes);
     if (q && p) stats.live--;
     return q;
 }
@@ -95,8 +95,8 @@ void rshi_free(void *p) {
     free(p);
 }
 
-/* Blocks of at least one huge page are mapped on their own, aligned, with the kernel asked for huge pages.  `bytes` are
- * whole pages. */
+/* Blocks of at least one huge page are mapped separately, aligned, with MADV_HUGEPAGE.  `bytes` is a multiple of the
+ * page size. */
 static void *map_huge(size_t bytes) {
     size_t whole = bytes + HUGE_PAGE;
     if (whole < bytes) return NULL;
@@ -112,7 +112,7 @@ static void *map_huge(size_t bytes) {
 
 void rshi_count_new_block(void) { stats.new_blocks++; }
 
-/* A new block from the system, and back to it; `block` is the size of a class. */
+/* Allocates a new block; rshi_block_unmap frees it.  `block` is the size of a class. */
 static void *map_block(size_t block) {
     if (block < RSHI_RECYCLE_FROM) return rshi_small_take(block);
     rshi_count_new_block();
@@ -125,7 +125,7 @@ void rshi_block_unmap(void *p, size_t block) {
     else rshi_small_give(p, block);
 }
 
-/* From those that are kept, or new; before there is none, what is kept goes.  `fresh`: pages of zeros. */
+/* Takes a cached block or makes a new one; if that fails, frees the cache and tries again.  `fresh`: zeroed pages. */
 static void *find_block(size_t block, bool *fresh) {
     void *p = rshi_block_take(NULL, block);
     *fresh = !p && block >= HUGE_PAGE;
@@ -136,10 +136,10 @@ static void *find_block(size_t block, bool *fresh) {
 void *rshi_alloc_data(size_t bytes, bool zero) {
     bool fresh;
     size_t block = rshi_block_bytes(bytes);
-    char *p = door_closed() || block == SIZE_MAX ? NULL : find_block(block, &fresh);
+    char *p = must_fail() || block == SIZE_MAX ? NULL : find_block(block, &fresh);
     if (p && zero && !fresh) memset(p, 0, bytes);
-    if (p) rshi_poison(p + bytes, block - bytes); /* rounding up must not hide what reads beyond the end */
-    return admit(p, bytes);
+    if (p) rshi_poison(p + bytes, block - bytes); /* so that AddressSanitizer finds reads beyond the requested size */
+    return count_allocation(p, bytes);
 }
 
 static void free_block(void *p, size_t bytes, rshi_account *owner) {

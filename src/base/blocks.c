@@ -1,13 +1,13 @@
 /* Blocks: freed blocks of memory, kept for the next request of their size.
  *
- * New memory costs a page fault for every page that is touched, which takes longer than a copy of it.  So a block that
- * is freed stays mapped and resident until somebody asks for one of its size class, the cap is passed (then those that
- * were freed first go), or everything is given back.  Classes are a thirty-second of a power of two apart, or
- * a page.
+ * New memory costs a page fault for every page that is touched, which takes longer than copying the page.  So a freed
+ * block stays mapped and resident until a request of its size class reuses it, the cap is exceeded (then the blocks
+ * that were freed first are released), or the cache is emptied.  Size classes are 1/32 of a power of two apart, at
+ * least a page.
  *
- * This is the only state that the threads of a process share.  One lock guards it; fork() takes it, and a child starts
- * with nothing kept: it gives back its copies of private blocks and forgets blocks in memory that it shares with its
- * parent.  What is known of a kept block stands in a table, never in the block: other processes map some of them. */
+ * The threads of a process share this cache.  One lock guards it.  fork() takes the lock, and a child starts with an
+ * empty cache: it frees its copies of private blocks and forgets blocks in memory that it shares with its parent.  The
+ * bookkeeping is in a table, never in the block, because other processes map some of the blocks. */
 #include "base/base.h"
 
 #include <malloc.h>
@@ -32,8 +32,8 @@ typedef struct slot {
     size_t bytes;        /* of the block: its class */
     rshi_home *home;     /* NULL: private memory */
     rshi_account *owner; /* a reference; who asked for the block */
-    int older, newer;    /* in the order of being freed; `newer` also links the slots that are free */
-    int next, previous;  /* in the bin, the last freed first */
+    int older, newer;    /* in the order of being freed; `newer` also links the free slots */
+    int next, previous;  /* in the bin, most recently freed first */
 } slot;
 
 static struct {
@@ -63,9 +63,9 @@ static int *bin_of(size_t block) {
     return &kept.bin[(log - LEAST_LOG) * PER_OCTAVE + (int)(block >> (log - 5) & (PER_OCTAVE - 1))];
 }
 
-/* ---- the table; under the lock ---- */
+/* ---- the table; all functions need the lock ---- */
 
-static void clear(void) {
+static void clear_table(void) {
     kept.cached = 0;
     kept.oldest = kept.newest = NONE;
     for (int b = 0; b < BINS; b++) kept.bin[b] = NONE;
@@ -86,7 +86,7 @@ static void link_slot(int i) {
     rshi_account_cached(s->owner, (int64_t)s->bytes);
 }
 
-/* Out of both lists; what the slot said, its reference to the owner dropped. */
+/* Removes a slot from both lists, drops its reference to the owner, and returns a copy of it. */
 static slot unlink_slot(int i) {
     slot s = kept.slots[i];
     *(s.older == NONE ? &kept.oldest : &kept.slots[s.older].newer) = s.newer;
@@ -102,8 +102,8 @@ static slot unlink_slot(int i) {
     return s;
 }
 
-/* To where it came from.  Under the lock, so that a home does not go meanwhile. */
-static void release(int i) {
+/* Returns a block to its origin.  Called with the lock held, so that its home is not freed meanwhile. */
+static void release_slot(int i) {
     slot s = unlink_slot(i);
     if (s.home)
         s.home->release(s.home, s.data, s.bytes);
@@ -111,69 +111,69 @@ static void release(int i) {
         rshi_block_unmap(s.data, s.bytes);
 }
 
-static void shrink(size_t cap) {
-    while (kept.cached > cap) release(kept.oldest);
+static void release_down_to(size_t cap) {
+    while (kept.cached > cap) release_slot(kept.oldest);
 }
 
 /* ---- fork ---- */
 
-static void before_fork(void) { pthread_mutex_lock(&kept.lock); }
-static void after_fork(void) { pthread_mutex_unlock(&kept.lock); }
+static void lock_before_fork(void) { pthread_mutex_lock(&kept.lock); }
+static void unlock_after_fork(void) { pthread_mutex_unlock(&kept.lock); }
 
-static void in_child(void) {
+static void empty_cache_in_child(void) {
     for (int i = kept.oldest, newer; i != NONE; i = newer) {
         newer = kept.slots[i].newer;
         if (kept.slots[i].home)
             unlink_slot(i);
         else
-            release(i);
+            release_slot(i);
     }
     pthread_mutex_unlock(&kept.lock);
 }
 
 /* ---- the cap ---- */
 
-/* RESHARD_CACHE_BYTES, or the default.  What is no number was refused by rshi_settings_check. */
+/* RESHARD_CACHE_BYTES, or the default.  rshi_settings_check has rejected invalid values. */
 static size_t read_cap(void) {
-    uint64_t cap = RSHI_POISONS ? 0 : DEFAULT_CAP; /* where poison finds misuse, freed memory is not used again */
+    uint64_t cap = RSHI_POISONS ? 0 : DEFAULT_CAP; /* AddressSanitizer finds use after free only without reuse */
     rshi_setting_cache_bytes(&cap);
     return (size_t)cap;
 }
 
-static void start(void) {
-    clear();
+static void init_cache(void) {
+    clear_table();
     kept.cap = read_cap();
     atomic_store(&on, kept.cap > 0);
-    pthread_atfork(before_fork, after_fork, in_child);
+    pthread_atfork(lock_before_fork, unlock_after_fork, empty_cache_in_child);
 }
 
-static void lock(void) {
-    pthread_once(&once, start);
+static void lock_cache(void) {
+    pthread_once(&once, init_cache);
     pthread_mutex_lock(&kept.lock);
 }
 
 void rsh_alloc_set_cap(uint64_t bytes) {
-    lock();
+    lock_cache();
     kept.cap = (size_t)bytes;
     atomic_store(&on, kept.cap > 0);
-    shrink(kept.cap);
+    release_down_to(kept.cap);
     pthread_mutex_unlock(&kept.lock);
 }
 
 bool rshi_blocks_on(void) {
-    pthread_once(&once, start);
+    pthread_once(&once, init_cache);
     return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
 uint64_t rsh_alloc_get_cap(void) {
-    lock();
+    lock_cache();
     size_t cap = kept.cap;
     pthread_mutex_unlock(&kept.lock);
     return cap;
 }
 
 uint64_t rsh_alloc_cached(void) {
-    lock();
+    lock_cache();
     size_t cached = kept.cached;
     pthread_mutex_unlock(&kept.lock);
     return cached;
@@ -183,11 +183,11 @@ uint64_t rsh_alloc_cached(void) {
 
 bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner) {
     if (block < RSHI_RECYCLE_FROM) return false;
-    lock();
+    lock_cache();
     bool fits = block <= kept.cap;
     if (fits) {
-        shrink(kept.cap - block);
-        if (kept.unused == NONE) release(kept.oldest);
+        release_down_to(kept.cap - block);
+        if (kept.unused == NONE) release_slot(kept.oldest);
         int i = kept.unused;
         kept.unused = kept.slots[i].newer;
         kept.slots[i] = (slot){.data = p, .bytes = block, .home = home, .owner = rshi_account_hold(owner)};
@@ -200,7 +200,7 @@ bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner
 
 void *rshi_block_take(const rshi_home *home, size_t block) {
     if (block < RSHI_RECYCLE_FROM) return NULL;
-    lock();
+    lock_cache();
     int i = *bin_of(block);
     while (i != NONE && kept.slots[i].home != home) i = kept.slots[i].next;
     void *p = i == NONE ? NULL : unlink_slot(i).data;
@@ -209,7 +209,7 @@ void *rshi_block_take(const rshi_home *home, size_t block) {
 }
 
 void rshi_blocks_forget(const rshi_home *home) {
-    lock();
+    lock_cache();
     for (int i = kept.oldest, newer; i != NONE; i = newer) {
         newer = kept.slots[i].newer;
         if (kept.slots[i].home == home) unlink_slot(i);
@@ -218,9 +218,9 @@ void rshi_blocks_forget(const rshi_home *home) {
 }
 
 bool rshi_blocks_empty(void) {
-    lock();
+    lock_cache();
     bool any = kept.cached > 0;
-    shrink(0);
+    release_down_to(0);
     pthread_mutex_unlock(&kept.lock);
     return rshi_small_empty() || any;
 }
@@ -228,6 +228,6 @@ bool rshi_blocks_empty(void) {
 void rsh_alloc_trim(void) {
     rshi_blocks_empty();
 #ifdef __GLIBC__
-    malloc_trim(0); /* blocks below a huge page came from malloc, which keeps some of them */
+    malloc_trim(0); /* blocks below a huge page came from malloc, which caches some of them */
 #endif
 }

@@ -1,4 +1,4 @@
-/* Clock: seconds that only go forward. */
+/* Clock: monotonic time in seconds. */
 #include "base/base.h"
 
 #include <time.h>

@@ -19,7 +19,7 @@ bool rshi_product(int n, const int64_t *sizes, int64_t *out) {
 }
 
 void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides) {
-    uint64_t step = 1; /* wraps without harm where another size is 0 */
+    uint64_t step = 1; /* may wrap around if another size is 0; the strides are then not used */
     for (int i = ndim - 1; i >= 0; i--) {
         int d = order ? order[i] : i;
         strides[d] = (int64_t)step;

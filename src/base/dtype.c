@@ -1,4 +1,4 @@
-/* Dtype: names and sizes of element types, names of reductions, and which of them go together. */
+/* Dtype: names and sizes of element types, names of reductions, and which reductions each type supports. */
 #include "base/base.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct {
 #undef ROW
 };
 #define STORED ((int)(sizeof stored / sizeof *stored))
-_Static_assert(sizeof dtypes / sizeof *dtypes == RSH_NDTYPES && RSH_NDTYPES <= RSH_F8E8M0, "every dtype has a row");
+_Static_assert(sizeof dtypes / sizeof *dtypes == RSH_NDTYPES && RSH_NDTYPES <= RSH_F8E8M0, "a dtype has no row");
 
 static const char *const ops[] = {
     "none",
@@ -95,7 +95,7 @@ static bool op_exists(rsh_op op, rsh_dtype t) {
 
 static rsh_status check_dtype(rsh_dtype dtype) {
     RSH_REQUIRE(!is_stored(dtype), RSH_ETYPE,
-                "dtype %s can only be stored: it exists in checkpoints, which move it unchanged",
+                "dtype %s is supported in checkpoints only; its elements cannot be converted or reduced",
                 rsh_dtype_name(dtype));
     RSH_REQUIRE(has_tensors(dtype), RSH_EVALUE, "%d is not a dtype", (int)dtype);
     return RSH_OK;

@@ -1,10 +1,10 @@
-/* Guess: what was meant by a word that names no dtype or no reduction here, but does elsewhere. */
+/* Guess: suggestions for words that name a dtype or a reduction in other libraries. */
 #include "base/base.h"
 
 #include <string.h>
 #include <strings.h>
 
-#define FAMILIAR 48 /* bytes of a name that anybody uses, and more */
+#define FAMILIAR 48 /* bytes; longer words match no name */
 
 static const struct {
     const char *elsewhere, *here;
@@ -21,7 +21,7 @@ static const struct {
            {"product", "prod"}, {"mul", "prod"},  {"minimum", "min"}, {"maximum", "max"}, {"and", "band"},
            {"or", "bor"},     {"xor", "bxor"},    {"reduce", "sum"}};
 
-/* Families whose members differ in their bits: "float32", "fp32", "uint8". */
+/* Prefixes of names that end with the number of bits: "float32", "fp32", "uint8". */
 static const struct {
     const char *elsewhere, *here;
 } families[] = {{"float", "f"}, {"fp", "f"}, {"real", "f"}, {"uint", "u"}, {"int", "i"}, {"s", "i"}, {"complex", "c"}};
@@ -67,7 +67,7 @@ rsh_status rshi_name_fail(const char *noun, const char *text, size_t length) {
     bool dtype = !strcmp(noun, "dtype");
     int shown = (int)(length < 40 ? length : 40);
     if (length < sizeof word) memcpy(word, text, length);
-    const char *dot = strchr(word, '.'); /* behind the name of a package */
+    const char *dot = strchr(word, '.'); /* skips the name of a package: "torch.float32" */
     if (dot) memmove(word, dot + 1, strlen(dot));
     const char *guess = dtype ? guess_dtype(word) : guess_op(word);
     return rshi_fail(RSH_EVALUE, "\"%.*s\" is not a %s%s%s; expected one of%s", shown, text, noun,

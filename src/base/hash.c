@@ -1,4 +1,4 @@
-/* Hash: 64 bits of any bytes. */
+/* Hash: 64-bit hash of a byte array. */
 #include "base/base.h"
 
 #include <xxhash.h>

@@ -1,9 +1,9 @@
-/* Interrupt: what the calling thread asks while it waits for other ranks. */
+/* Interrupt: the function that the calling thread calls while it waits for other ranks. */
 #include "base/base.h"
 
 #include <reshard/progress.h>
 
-#define FIRST_LOOK 0.02 /* seconds: short waits do not ask */
+#define FIRST_LOOK 0.02 /* seconds; shorter waits do not call it */
 
 static _Thread_local rsh_interrupt_fn ask;
 static _Thread_local void *ask_ctx;

@@ -1,11 +1,11 @@
-/* List: items in a row that grow in number, and the search among sorted ones. */
+/* List: growing arrays, and binary search in sorted ones. */
 #include "base/base.h"
 
 #include <string.h>
 
-#define FIRST_BYTES 64 /* a cache line: most lists stay short, and a comm remembers many */
+#define FIRST_BYTES 64 /* a cache line: most lists stay short, and a comm caches many */
 
-/* Room for at least n items, twice what there was; -1: no number is that large. */
+/* The new capacity for at least n items, twice the old one; -1 on overflow. */
 static int64_t more_room(int64_t n, int64_t room, size_t size) {
     int64_t twice;
     if (!room) return rshi_max(n, rshi_max(2, FIRST_BYTES / (int64_t)size));
@@ -15,7 +15,7 @@ static int64_t more_room(int64_t n, int64_t room, size_t size) {
 rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size) {
     if (n <= *room) return RSH_OK;
     void *items;
-    memcpy(&items, list, sizeof items); /* the caller's pointer has a type of its own */
+    memcpy(&items, list, sizeof items); /* not *list: the caller's pointer has another type */
     int64_t more = more_room(n, *room, size);
     items = rshi_realloc(items, more < 0 ? SIZE_MAX : (size_t)more, size);
     if (!items) return rshi_nomem();

@@ -1,10 +1,9 @@
-/* nan: the one NaN that a reduction gives.
+/* nan: the NaN that every reduction gives.
  *
- * Processors choose among the operands of an operation which NaN to pass on, and make new ones with
- * either sign; compilers swap operands.  So the result of every operation of a reduction is
- * settled: whatever NaN came out, the positive quiet one without payload is kept.  Bits are
- * compared, not numbers, so that no option for floating-point arithmetic takes it away, and there
- * is no branch, so that loops become vector code. */
+ * Processors differ in which operand's NaN they pass on, and make new NaNs with either sign;
+ * compilers swap operands.  So every operation of a reduction replaces any NaN by the positive
+ * quiet one without payload.  Bits are compared, not numbers, so that floating-point compiler
+ * options cannot remove the comparison, and there is no branch, so that loops can be vectorised. */
 #ifndef RESHARD_BASE_NAN_H
 #define RESHARD_BASE_NAN_H
 

@@ -1,4 +1,4 @@
-/* poison: marks memory that nobody may touch, where AddressSanitizer looks; else nothing. */
+/* poison: marks memory as inaccessible for AddressSanitizer; does nothing without it. */
 #ifndef RESHARD_BASE_POISON_H
 #define RESHARD_BASE_POISON_H
 

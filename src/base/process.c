@@ -1,16 +1,16 @@
-/* Process: tells a forked child from the process that made a thing, by counting forks.
+/* Process: distinguishes a forked child from the process that made an object, by counting forks.
  *
- * A count, and not the process's number: looking at it costs no system call, so that it can be done on every run. */
+ * Reading the count needs no system call, unlike getpid(), so that it can be done in every run. */
 #include "base/base.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-static _Atomic uint32_t forks; /* between the process that first asked and this one */
+static _Atomic uint32_t forks; /* since the first call of rshi_process_new */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void in_child(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
-static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
 uint32_t rshi_process_new(void) {
     pthread_once(&once, watch_forks);

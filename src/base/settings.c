@@ -1,4 +1,4 @@
-/* Settings: environment variables that no rank can refuse later, since what they set is used where nothing can fail. */
+/* Settings: environment variables that are checked early, because the code that uses them cannot return errors. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -9,13 +9,13 @@
 const char *const rshi_simd_names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
 
 /* NULL: not set, or empty. */
-static const char *look(const char *name) {
+static const char *nonempty_env(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
 }
 
 rsh_status rshi_setting_cache_bytes(uint64_t *bytes) {
-    const char *text = look("RESHARD_CACHE_BYTES");
+    const char *text = nonempty_env("RESHARD_CACHE_BYTES");
     if (!text) return RSH_OK;
     char *end = NULL;
     errno = 0;
@@ -27,7 +27,7 @@ rsh_status rshi_setting_cache_bytes(uint64_t *bytes) {
 }
 
 rsh_status rshi_setting_simd(rshi_simd *level) {
-    const char *text = look("RESHARD_SIMD");
+    const char *text = nonempty_env("RESHARD_SIMD");
     if (!text) return RSH_OK;
     for (int i = 0; i < RSHI_SIMD_COUNT; i++)
         if (!strcmp(text, rshi_simd_names[i])) {
@@ -37,7 +37,7 @@ rsh_status rshi_setting_simd(rshi_simd *level) {
     return rshi_fail(RSH_EVALUE, "RESHARD_SIMD must be generic, avx2 or avx512, got \"%.40s\"", text);
 }
 
-/* Who comes first finds out for all, since both are read once: every tensor and every comm asks. */
+/* Called for every tensor and every comm; the result of the first call is cached, because both are read only once. */
 rsh_status rshi_settings_check(void) {
     static _Atomic bool fine;
     if (atomic_load_explicit(&fine, memory_order_relaxed)) return RSH_OK;

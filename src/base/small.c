@@ -1,8 +1,8 @@
 /* Small: freed blocks below RSHI_RECYCLE_FROM that a thread keeps for its own next requests.
  *
- * A training step makes and frees thousands of small tensors.  The system's allocator would find memory for each anew
- * and return pages to the kernel between steps.  Here a freed block goes on a list of its size class, without a lock,
- * and the next request of the class takes it.  A thread keeps up to a fixed number of bytes; they go when it ends. */
+ * A training step makes and frees thousands of small tensors.  The system's allocator would search memory for each of
+ * them and return pages to the kernel between steps.  Here a freed block goes on a list of its size class, without a
+ * lock, and the next request of the class takes it.  A thread keeps up to a fixed number of bytes until it ends. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -11,19 +11,19 @@
 #include "base/poison.h"
 
 #define KEPT_MOST ((size_t)16 << 20) /* bytes of one thread */
-#define STEP      ((size_t)64)       /* between classes up to FINE bytes; then eight to an octave */
+#define STEP      ((size_t)64)       /* between classes up to FINE bytes; above, eight classes per power of two */
 #define FINE_LOG  10
 #define FINE      ((size_t)1 << FINE_LOG)
 #define BINS      (16 + 6 * 8)
 
 typedef struct shelves {
-    void *first[BINS]; /* lists of free blocks, linked by their first word */
+    void *first[BINS]; /* lists of cached blocks, linked by their first word */
     size_t kept;       /* bytes */
 } shelves;
 
 static _Thread_local shelves *mine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* its destructor is how the end of a thread is noticed */
+static pthread_key_t key; /* its destructor runs when a thread ends */
 static bool has_key;
 
 /* ---- classes ---- */
@@ -43,9 +43,9 @@ static int bin_of(size_t block) {
     return 16 + (log - FINE_LOG) * 8 + (int)((block - 1) >> (log - 3) & 7);
 }
 
-/* ---- a thread's shelves ---- */
+/* ---- the cached blocks of a thread ---- */
 
-static void clear(shelves *s) {
+static void free_cached_blocks(shelves *s) {
     for (int i = 0; i < BINS; i++)
         while (s->first[i]) {
             void *p = s->first[i];
@@ -55,21 +55,21 @@ static void clear(shelves *s) {
     s->kept = 0;
 }
 
-static void leave(void *s) {
+static void free_cache_of_thread(void *s) {
     mine = NULL;
-    clear(s);
+    free_cached_blocks(s);
     free(s);
 }
 
-static void make_key(void) { has_key = !pthread_key_create(&key, leave); }
+static void make_key(void) { has_key = !pthread_key_create(&key, free_cache_of_thread); }
 
-/* A library that is unloaded must not be called when a thread ends. */
+/* Without this, a thread that ends after the library was unloaded would call the destructor of the key. */
 __attribute__((destructor)) static void delete_key(void) {
     if (has_key) pthread_key_delete(key);
 }
 
-/* Without memory for them, or where freed memory must not be used again, there are none. */
-static void make(void) {
+/* `mine` stays NULL if there is no memory for it, or under AddressSanitizer, which finds misuse only without reuse. */
+static void make_cache_of_thread(void) {
     pthread_once(&once, make_key);
     if (!has_key || RSHI_POISONS) return;
     mine = calloc(1, sizeof *mine);
@@ -77,7 +77,7 @@ static void make(void) {
 }
 
 void *rshi_small_take(size_t block) {
-    if (!mine) make();
+    if (!mine) make_cache_of_thread();
     void **first = mine ? &mine->first[bin_of(block)] : NULL;
     if (!first || !*first) {
         rshi_count_new_block();
@@ -102,6 +102,6 @@ void rshi_small_give(void *p, size_t block) {
 
 bool rshi_small_empty(void) {
     if (!mine || !mine->kept) return false;
-    clear(mine);
+    free_cached_blocks(mine);
     return true;
 }

@@ -1,4 +1,4 @@
-/* Status: names, texts and the calling thread's last sentence. */
+/* Status: names, texts and the error message of the calling thread. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #define STRING(x) STRING_(x)
 
 static _Thread_local char detail[RSHI_DETAIL_BYTES];
-static _Thread_local uint64_t sentences; /* that stood in it so far */
+static _Thread_local uint64_t sentences; /* the number of messages set so far */
 
 const char *rsh_version(void) {
     return STRING(RSH_VERSION_MAJOR) "." STRING(RSH_VERSION_MINOR) "." STRING(RSH_VERSION_PATCH);
@@ -38,9 +38,9 @@ const char *rsh_status_text(rsh_status status) {
 
 const char *rsh_error_detail(void) { return detail; }
 
-/* ---- one of a thing: messages are written for many; "1 dims" becomes "1 dim", but in quotes ---- */
+/* ---- singular: messages are written with plurals; "1 dims" becomes "1 dim", except in quotes ---- */
 
-/* What messages count. */
+/* The nouns that messages count. */
 static const struct noun {
     const char *many, *one;
 } nouns[] = {
@@ -61,7 +61,7 @@ static bool is_word(const char *text, size_t n, const char *word) {
     return strlen(word) == n && !memcmp(text, word, n);
 }
 
-/* The noun whose plural stands there; NULL: none does. */
+/* The noun whose plural begins at `text`; NULL: none. */
 static const struct noun *find_many(const char *text) {
     size_t n = 0;
     while (is_letter(text[n])) n++;
@@ -70,7 +70,7 @@ static const struct noun *find_many(const char *text) {
     return NULL;
 }
 
-/* Is the number at `at` a count?  It is none in "rank 1", and one of several in "2 and 1 dims". */
+/* Is the number at `at` a count?  In "rank 1" it is not, and in "2 and 1 dims" it is one of several. */
 static bool is_count(const char *text, const char *at) {
     static const char *const joins[] = {"and", "or", "to"};
     if (at == text) return true;
@@ -84,7 +84,7 @@ static bool is_count(const char *text, const char *at) {
     return true;
 }
 
-static void agree(char *text) {
+static void use_singular(char *text) {
     bool quoted = false;
     for (char *p = text; *p; p++) {
         quoted ^= *p == '"';
@@ -105,7 +105,7 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...) {
     va_start(args, format);
     rshi_text_format_list(text, sizeof text, format, args);
     va_end(args);
-    agree(text);
+    use_singular(text);
     rshi_set_detail(text);
     return status;
 }

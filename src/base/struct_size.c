@@ -1,12 +1,13 @@
-/* Struct size: options and results of programs that were compiled with older or newer headers.
+/* Struct size: compatibility with programs that were compiled with older or newer headers.
  *
- * Such structs only ever grow at their end.  A program that knows fewer members gets defaults, or results without the
- * members that it does not know.  A program that knows more may use the library as long as it leaves them at 0. */
+ * Structs with struct_size only grow at their end.  A program with older headers gets defaults for the options it
+ * lacks, and no results beyond the ones it knows.  A program with newer headers works as long as it leaves additional
+ * options at 0. */
 #include "base/base.h"
 
 #include <string.h>
 
-#define MOST_EXTRA 4096 /* bytes that a newer header may have added; more than that is no size at all */
+#define MOST_EXTRA 4096 /* bytes that a newer header may have added; larger sizes are errors */
 
 static size_t given_size(const void *given) {
     size_t size;

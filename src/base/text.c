@@ -1,4 +1,4 @@
-/* Text: formatting and reading numbers alike in every locale, a growing string, and writing to sinks. */
+/* Text: formats and reads numbers independently of the locale, growing strings, writing to sinks. */
 #include "base/base.h"
 
 #include <locale.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers have a decimal point, whatever the program's locale says ---- */
+/* ---- numbers always have a decimal point ---- */
 
 int rshi_text_format_list(char *text, size_t room, const char *format, va_list args) {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = plain ? uselocale(plain) : (locale_t)0;
@@ -36,7 +36,7 @@ double rshi_text_number(const char *text, char **end) {
 
 /* ---- a growing string ---- */
 
-static bool reserve(rshi_text *t, size_t extra) {
+static bool reserve_text(rshi_text *t, size_t extra) {
     size_t need = t->length + extra + 1;
     if (need <= t->room) return true;
     size_t room = t->room ? t->room : 64;
@@ -54,7 +54,7 @@ void rshi_text_add(rshi_text *t, const char *format, ...) {
     va_start(args, format);
     int n = rshi_text_format_list(NULL, 0, format, args);
     va_end(args);
-    if (n < 0 || !reserve(t, (size_t)n)) {
+    if (n < 0 || !reserve_text(t, (size_t)n)) {
         t->failed = true;
         return;
     }

@@ -1,4 +1,4 @@
-/* Comm: the public calls, the same for every engine: check, agree, then let the engine act. */
+/* Comm: the public calls, the same for every engine: check arguments, agree, then call the engine. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "comm/reduce.h"
 
-#define SMALL_BLOCK ((size_t)4096) /* bytes a rank may give to the engine's allgather */
+#define SMALL_BLOCK ((size_t)4096) /* bytes per rank that the engine's allgather accepts */
 
 static rsh_status check_idle(const rsh_comm *c) {
     return c->attached ? c->attached_ops->check_idle(c->attached) : RSH_OK;
@@ -86,7 +86,7 @@ static rsh_status check_allgather(const rsh_comm *c, const void *mine, const voi
     return RSH_OK;
 }
 
-/* Lists for a block to and from everybody, `lists` has 2*size entries: the sends, then the receives. */
+/* Lists the messages of an allgather; `lists` has 2*size entries: the sends, then the receives. */
 static void list_blocks(const rsh_comm *c, const void *mine, void *all, size_t bytes, rsh_message *lists) {
     for (int r = 0; r < c->size; r++) {
         lists[r] = (rsh_message){r, (void *)mine, bytes};
@@ -120,7 +120,7 @@ out:
 
 /* ---- allreduce ---- */
 
-/* Elements of a round: blocks stay small, and so does what all ranks together send to one. */
+/* Elements of a round: keeps blocks small, and the bytes that all ranks together send to one. */
 static int64_t round_count(const rsh_comm *c, rsh_dtype dtype) {
     int64_t bytes = rshi_min(rshi_max(65536 / c->size, 256), (int64_t)SMALL_BLOCK);
     return bytes / (int64_t)rsh_dtype_size(dtype);
@@ -130,13 +130,13 @@ static rsh_status check_allreduce(const void *mine, const void *result, int64_t 
     int64_t bytes;
     RSH_TRY(rshi_reduce_check(op, dtype));
     RSH_REQUIRE(count >= 0 && rshi_mul(count, (int64_t)rsh_dtype_size(dtype), &bytes), RSH_EVALUE,
-                "allreduce: invalid number of elements %lld", (long long)count);
+                "allreduce: count must be 0 or more and fit in 2^63 bytes, got %lld", (long long)count);
     RSH_REQUIRE(!count || (mine && result), RSH_EVALUE, "allreduce of %lld elements: %s is NULL", (long long)count,
                 mine ? "result" : "mine");
     return RSH_OK;
 }
 
-/* Everybody reduces everything: right for the few numbers that ranks agree on, not for tensors. */
+/* Every rank reduces all elements: suitable for the few numbers that ranks agree on, not for tensors. */
 static rsh_status allreduce_rounds(rsh_comm *c, const void *mine, void *result, int64_t count, rsh_dtype dtype,
                                    rsh_op op, void *blocks) {
     size_t item = rsh_dtype_size(dtype);
@@ -173,7 +173,7 @@ out:
 /* ---- exchange and split ---- */
 
 static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
-    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: invalid list of %lld %ss at %p", (long long)n, kind,
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: list of %lld %ss at %p is invalid", (long long)n, kind,
                 (const void *)list);
     for (int64_t i = 0; i < n; i++) {
         RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE,

@@ -1,4 +1,4 @@
-/* Join: which rank of which job is this process?  Launchers say it in the environment, each in its own words. */
+/* Join: finds rank, size and job of this process in the environment variables of known launchers. */
 #include "comm/comm.h"
 
 #include <limits.h>
@@ -8,11 +8,11 @@
 
 typedef struct launcher {
     const char *name, *rank, *size;
-    const char *local_size; /* ranks on this machine, where the launcher says so */
-    const char *job[2];     /* what tells one job from another on this machine */
+    const char *local_size; /* ranks on this machine, if the launcher sets it */
+    const char *job[2];     /* variables that distinguish jobs on this machine */
 } launcher;
 
-/* In the order in which they are believed: inside a Slurm job, mpirun knows better than Slurm. */
+/* In order of precedence: inside a Slurm job, mpirun's variables are more specific than Slurm's. */
 static const launcher launchers[] = {
     {"reshard run", "RESHARD_RANK", "RESHARD_SIZE", NULL, {"RESHARD_JOB", NULL}},
     {"Open MPI",
@@ -26,7 +26,7 @@ static const launcher launchers[] = {
 };
 #define LAUNCHERS (sizeof launchers / sizeof *launchers)
 
-static const char *look(const char *name) {
+static const char *nonempty_env(const char *name) {
     const char *text = name ? getenv(name) : NULL;
     return text && *text ? text : NULL;
 }
@@ -39,8 +39,8 @@ static bool read_number(const char *text, int *out) {
     return true;
 }
 
-static rsh_status read_place(const launcher *l, int *rank, int *size) {
-    const char *r = look(l->rank), *s = look(l->size), *local = look(l->local_size);
+static rsh_status read_rank_and_size(const launcher *l, int *rank, int *size) {
+    const char *r = nonempty_env(l->rank), *s = nonempty_env(l->size), *local = nonempty_env(l->local_size);
     RSH_REQUIRE(read_number(r, rank) && read_number(s, size) && *rank < *size, RSH_EVALUE,
                 "%s did not set a valid rank and size: %s is \"%.40s\", %s is \"%.40s\"", l->name, l->rank, r ? r : "",
                 l->size, s ? s : "");
@@ -54,10 +54,10 @@ static rsh_status read_place(const launcher *l, int *rank, int *size) {
     return RSH_OK;
 }
 
-/* Ranks of one launcher on one machine have the same parent, if there is nothing better to know the job by.  Containers
- * that share a network have numbers of their own for their processes, so the namespace of the number belongs to it. */
+/* If no variable names the job, ranks of one launcher on one machine are recognised by their common parent process.
+ * Containers that share a network have their own process ids, so the name includes the pid namespace. */
 static void name_job(const launcher *l, char *text, size_t bytes) {
-    const char *a = look(l->job[0]), *b = look(l->job[1]);
+    const char *a = nonempty_env(l->job[0]), *b = nonempty_env(l->job[1]);
     char space[64] = "";
     if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
     if (a || b)
@@ -71,8 +71,8 @@ rsh_status rsh_comm_join(rsh_comm **out) {
     int rank = 0, size = 1;
     for (size_t i = 0; i < LAUNCHERS; i++) {
         const launcher *l = &launchers[i];
-        if (!look(l->rank) && !(i == 0 && look(l->size))) continue;
-        RSH_TRY(read_place(l, &rank, &size));
+        if (!nonempty_env(l->rank) && !(i == 0 && nonempty_env(l->size))) continue;
+        RSH_TRY(read_rank_and_size(l, &rank, &size));
         name_job(l, job, sizeof job);
         return rsh_comm_shm(job, rank, size, out);
     }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- a comm that stands on nothing yet ---- */
+/* ---- a comm without a node ---- */
 
 rsh_comm *rshi_comm_shell(int size) {
     rsh_comm *c = RSHI_NEW(rsh_comm);
@@ -74,7 +74,8 @@ static rsh_status make_processes(const char *name, rsh_comm *shell, rshi_node *n
 
 rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
     RSH_REQUIRE(name && out && size >= 1 && rank >= 0 && rank < size, RSH_EVALUE,
-                "invalid rank %d of %d for job \"%.100s\"", rank, size, name ? name : "(none)");
+                "cannot join job \"%.100s\" as rank %d of %d: expected a name, an out pointer and 0 <= rank < size",
+                name ? name : "(none)", rank, size);
     rsh_comm *shell = NULL;
     rshi_node *node = NULL;
     rsh_status st = rshi_processes_prepare(rank, size, &node);
@@ -91,7 +92,7 @@ rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
 
 /* ---- on a link ---- */
 
-/* Give nodes, 0 or more, numbers from 0 in order of their lowest ranks, in place; how many there are. */
+/* Renumbers nodes (0 or more) from 0 in order of their lowest ranks, in place; returns their number. */
 static int number_nodes(int size, int64_t *node) {
     int nodes = 0;
     for (int r = 0; r < size; r++) { /* [0, r) are numbered */
@@ -104,7 +105,7 @@ static int number_nodes(int size, int64_t *node) {
     return nodes;
 }
 
-/* Where everybody is in its node; `count` has room for every node and is zero. */
+/* Computes the rank of every rank in its node; `count` has an entry for every node and is zeroed. */
 static void place_ranks(rsh_comm *c, int *count) {
     for (int r = 0; r < c->size; r++) {
         c->place[r] = count[c->nodes[r]]++;
@@ -112,7 +113,7 @@ static void place_ranks(rsh_comm *c, int *count) {
     }
 }
 
-static rsh_status take_memory(rsh_comm *c, int size) {
+static rsh_status alloc_maps(rsh_comm *c, int size) {
     c->nodes = rshi_alloc((size_t)size, sizeof *c->nodes);
     c->place = rshi_calloc((size_t)size, sizeof *c->place);
     c->names = rshi_calloc((size_t)size, sizeof *c->names);
@@ -121,7 +122,7 @@ static rsh_status take_memory(rsh_comm *c, int size) {
 
 static rsh_status check_neighbour(void *ctx, int i, double waited) { return rshi_node_check_peer(ctx, i, waited); }
 
-static void join_parts(rsh_comm *c, rshi_link *link, rshi_node *here) {
+static void attach_link_and_node(rsh_comm *c, rshi_link *link, rshi_node *here) {
     c->link = link;
     c->patience = rshi_patience_for(here->size, here->world->map->one_process, link->patience.timeout);
     here->names = c->names;
@@ -136,11 +137,11 @@ rsh_status rshi_comm_on_link(rshi_link *link, rshi_node *here, const int64_t *no
     int size = link->wire.size;
     rsh_comm *c = rshi_comm_shell(size);
     int *count = rshi_calloc((size_t)size, sizeof *count);
-    rsh_status st = c && count ? take_memory(c, size) : rshi_nomem();
+    rsh_status st = c && count ? alloc_maps(c, size) : rshi_nomem();
     if (!st) {
         memcpy(c->nodes, node, (size_t)size * sizeof *node);
         if (number_nodes(size, c->nodes) > 1) c->node = c->nodes;
-        join_parts(c, link, here);
+        attach_link_and_node(c, link, here);
         place_ranks(c, count);
         *out = c;
     } else {

@@ -1,8 +1,8 @@
 /* Nodes of a comm on a wire: which ranks can share memory.
  *
- * Every rank says where it is with a number: equal numbers may share.  Ranks with equal numbers then try to be a node
- * of processes; where one of them does not succeed, each rank of that node becomes a node of its own.  Everything is
- * agreed on over the wire, so all ranks come to the same map. */
+ * Every rank states its location as a number; ranks with equal numbers may share memory.  They then try to form a node
+ * of processes.  If one of them does not succeed, each rank of that node becomes a separate node.  All decisions are
+ * exchanged over the wire, so all ranks compute the same map. */
 #include "comm/impl.h"
 
 #include <fcntl.h>
@@ -12,27 +12,27 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PROBING 30.0 /* seconds in which ranks that seem to share a node must have found one another */
+#define PROBING 30.0 /* seconds in which ranks that may share a node must have found one another */
 
 typedef struct introduction {
     uint64_t where;
-    uint64_t nonce; /* of this comm and rank: tells it from all others on the machine */
+    uint64_t nonce; /* identifies this comm and rank on the machine */
 } introduction;
 
 typedef struct search {
     rshi_link *link;
     introduction *all; /* [size], owned */
     int64_t *node;     /* [size], owned: lowest rank of each rank's node */
-    int64_t *status;   /* [size], owned: how the ranks fared */
+    int64_t *status;   /* [size], owned: the result of each rank */
     rshi_node *near;
 } search;
 
-/* ---- where is this rank? ---- */
+/* ---- the location of this rank ---- */
 
 static uint64_t hash_text(const char *text, uint64_t seed) { return rshi_hash(text, strlen(text), seed); }
 
-/* The boot id tells one kernel from another; a network namespace is as far as the socket reaches by which processes
- * share memory. */
+/* The boot id identifies the kernel.  Processes share memory through a socket, which cannot be reached from another
+ * network namespace. */
 static uint64_t find_where(const rsh_wire *wire) {
     char boot[64] = "", net[64] = "";
     const char *node = getenv("RESHARD_NODE");
@@ -46,20 +46,20 @@ static uint64_t find_where(const rsh_wire *wire) {
 
 static uint64_t make_nonce(void) {
     uint64_t words[3] = {(uint64_t)getpid(), (uint64_t)(rshi_seconds() * 1e9), 0};
-    if (getrandom(&words[2], sizeof words[2], 0) < 0) words[2] = (uintptr_t)&words; /* pid and time have to do */
+    if (getrandom(&words[2], sizeof words[2], 0) < 0) words[2] = (uintptr_t)&words; /* pid and time must do */
     return rshi_hash(words, sizeof words, 0);
 }
 
-/* ---- who is where? ---- */
+/* ---- the locations of all ranks ---- */
 
-/* The lowest rank of the same place. */
+/* The lowest rank with the same location. */
 static int64_t lowest_of(const search *s, int rank) {
     int r = 0;
     while (s->all[r].where != s->all[rank].where) r++;
     return r;
 }
 
-static rsh_status introduce(search *s) {
+static rsh_status exchange_locations(search *s) {
     int size = s->link->wire.size;
     introduction mine = {find_where(&s->link->wire), make_nonce()};
     s->all = rshi_calloc((size_t)size, sizeof *s->all);
@@ -71,10 +71,10 @@ static rsh_status introduce(search *s) {
     return RSH_OK;
 }
 
-/* ---- do they share memory? ---- */
+/* ---- forming nodes ---- */
 
-/* This rank's part of its node. */
-static rsh_status prepare(const search *s, rshi_node **out) {
+/* Prepares this rank's part of its node. */
+static rsh_status prepare_node(const search *s, rshi_node **out) {
     const rsh_wire *wire = &s->link->wire;
     int place = 0, size = 0;
     for (int r = 0; r < wire->size; r++) {
@@ -85,9 +85,9 @@ static rsh_status prepare(const search *s, rshi_node **out) {
     return rshi_processes_prepare(place, size, out);
 }
 
-/* The others of the comm wait for this node meanwhile, so it must not take all the time there is: twice `most` and a
- * little. */
-static rsh_status join(const search *s, rshi_node *n, rshi_node **out) {
+/* The other ranks of the comm wait for this node meanwhile, so it must not use up the timeout: it takes at most twice
+ * `most` and a little. */
+static rsh_status join_node(const search *s, rshi_node *n, rshi_node **out) {
     const introduction *host = &s->all[s->node[s->link->wire.rank]];
     double most = s->link->patience.timeout / 3;
     char job[64];
@@ -97,8 +97,8 @@ static rsh_status join(const search *s, rshi_node *n, rshi_node **out) {
     return RSH_OK;
 }
 
-/* A node with a rank that failed falls apart; the status of its lowest rank stands for all.  Was this rank's such a
- * one? */
+/* Divides every node that has a failed rank into nodes of one rank; the status of its lowest rank stands for all.
+ * Returns whether this rank's node was divided. */
 static bool dissolve_nodes(search *s) {
     int size = s->link->wire.size;
     for (int r = 0; r < size; r++)
@@ -109,41 +109,41 @@ static bool dissolve_nodes(search *s) {
     return mine;
 }
 
-static rsh_status tell(search *s, rsh_status mine) {
+static rsh_status exchange_status(search *s, rsh_status mine) {
     int64_t status = mine;
     return rshi_link_allgather(s->link, &status, s->status, sizeof status);
 }
 
-/* Nobody waits for a rank that could not even prepare. */
+/* Other ranks do not wait for a rank that could not prepare. */
 static rsh_status find_near(search *s) {
     rshi_node *n = NULL;
-    rsh_status prepared = prepare(s, &n), st = tell(s, prepared);
+    rsh_status prepared = prepare_node(s, &n), st = exchange_status(s, prepared);
     if (st || dissolve_nodes(s)) {
         rshi_node_free(n);
         n = NULL;
         RSH_TRY(st);
-        prepared = prepare(s, &n); /* alone */
+        prepared = prepare_node(s, &n); /* alone */
     }
-    RSH_TRY(tell(s, prepared ? prepared : join(s, n, &s->near)));
+    RSH_TRY(exchange_status(s, prepared ? prepared : join_node(s, n, &s->near)));
     if (!dissolve_nodes(s)) return RSH_OK;
     rshi_node_free(s->near);
     s->near = NULL;
-    RSH_TRY(prepare(s, &n));
-    return join(s, n, &s->near);
+    RSH_TRY(prepare_node(s, &n));
+    return join_node(s, n, &s->near);
 }
 
 /* ---- the comm ---- */
 
-/* A rank that cannot go on tells the others, and all give up. */
+/* A rank that cannot continue tells the others, and all fail. */
 static rsh_status make_comm(search *s, rsh_comm **made) {
-    RSH_TRY(introduce(s));
+    RSH_TRY(exchange_locations(s));
     rsh_status st = find_near(s);
     if (st == RSH_EPEER || st == RSH_ETIMEOUT) return st;
     if (!st) st = rshi_comm_on_link(s->link, s->near, s->node, made);
     return rshi_link_agree(s->link, st, s->status);
 }
 
-static void discard(search *s, rsh_comm *made, rsh_status why) {
+static void discard_comm(search *s, rsh_comm *made, rsh_status why) {
     char detail[RSHI_DETAIL_BYTES];
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     rshi_link_leave(s->link, why, detail);
@@ -157,10 +157,10 @@ static void discard(search *s, rsh_comm *made, rsh_status why) {
 }
 
 static rsh_status check_wire(const rsh_wire *w) {
-    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE, "wire has an invalid rank: %d of %d",
-                w->rank, w->size);
+    RSH_REQUIRE(w->size >= 1 && w->rank >= 0 && w->rank < w->size, RSH_EVALUE,
+                "wire has rank %d of %d: expected 0 <= rank < size", w->rank, w->size);
     RSH_REQUIRE(w->send && w->recv && w->test && w->cancel && w->probe && w->split, RSH_EVALUE,
-                "wire lacks required functions");
+                "wire must set send, recv, test, cancel, probe and split; at least one is NULL");
     return RSH_OK;
 }
 
@@ -176,7 +176,7 @@ rsh_status rsh_comm_wire(const rsh_wire *wire, rsh_comm **out) {
     RSH_TRY(rshi_link_new(wire, &s.link));
     st = out ? make_comm(&s, &made) : rshi_fail(RSH_EVALUE, "comm on a wire: out is NULL");
     if (st)
-        discard(&s, made, st);
+        discard_comm(&s, made, st);
     else
         *out = made;
     rshi_free(s.all);

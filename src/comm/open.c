@@ -1,7 +1,7 @@
 /* Open: the exchange with which every collective call begins.
  *
- * Each rank says in a small record what it is about to do.  All ranks read the same records and so come to the same
- * conclusion; only when that is not "go on" do texts travel, from the one or two ranks whose words matter. */
+ * Each rank sends a small record that describes its call.  All ranks read the same records and so come to the same
+ * conclusion.  Texts are sent only if something is wrong, from the one or two ranks concerned. */
 #include "comm/comm.h"
 
 #include <stddef.h>
@@ -9,16 +9,16 @@
 #include <string.h>
 
 #define NAME_BYTES 48
-#define QUOTE_BYTES 400 /* two of them fit into a sentence */
-#define ERROR_BYTES 320 /* two of them fit into a sentence of two names */
+#define QUOTE_BYTES 400 /* two of them fit into an error message */
+#define ERROR_BYTES 320 /* two of them fit into an error message with two names */
 
 typedef rshi_opening opening;
 
-/* What a rank that differs has to say. */
+/* The description of a call, from a rank that differs. */
 typedef struct words {
     char operation[NAME_BYTES];
     char what[QUOTE_BYTES];
-    char error[ERROR_BYTES]; /* that the rank has had since its last collective call; empty: none */
+    char error[ERROR_BYTES]; /* the rank's last error since its last collective call; empty: none */
 } words;
 
 void rshi_comm_abandon(rsh_comm *c, rsh_status status) {
@@ -35,42 +35,42 @@ rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status) {
 
 static uint64_t hash_text(const char *text) { return rshi_hash(text, strlen(text), 0); }
 
-/* The lowest rank that refuses, or -1. */
+/* The lowest rank that has an error, or -1. */
 static int find_refusal(const rsh_comm *c) {
     for (int r = 0; r < c->size; r++)
         if (c->openings[r].status) return r;
     return -1;
 }
 
-/* The lowest rank that says something else than rank 0, or -1. */
+/* The lowest rank whose record differs from that of rank 0, or -1. */
 static int find_difference(const rsh_comm *c) {
     for (int r = 1; r < c->size; r++)
         if (memcmp(&c->openings[r], &c->openings[0], offsetof(opening, card)) != 0) return r;
     return -1;
 }
 
-static rsh_status hear(rsh_comm *c, int from, void *text, size_t bytes) {
+static rsh_status receive_from_rank(rsh_comm *c, int from, void *text, size_t bytes) {
     return rshi_comm_verdict(c, c->ops->bcast(c, from, text, bytes));
 }
 
 static rsh_status forward_refusal(rsh_comm *c, int from) {
     char sentence[RSHI_DETAIL_BYTES];
     snprintf(sentence, sizeof sentence, "%s", c->rank == from ? rsh_error_detail() : "");
-    RSH_TRY(hear(c, from, sentence, sizeof sentence));
+    RSH_TRY(receive_from_rank(c, from, sentence, sizeof sentence));
     return rshi_fail((rsh_status)c->openings[from].status, "rank %d: %s", from, sentence);
 }
 
-static void quote(const char *text, char *to, size_t bytes) {
+static void truncate_quote(const char *text, char *to, size_t bytes) {
     if (snprintf(to, bytes, "%s", text) >= (int)bytes) memcpy(to + bytes - 4, "...", 4);
 }
 
-static void speak(const rsh_comm *c, words *w, const char *operation, const char *what) {
+static void describe_call(const rsh_comm *c, words *w, const char *operation, const char *what) {
     snprintf(w->operation, sizeof w->operation, "%s", operation);
-    quote(what ? what : "", w->what, sizeof w->what);
-    quote(rshi_sentences() != c->sentences ? rsh_error_detail() : "", w->error, sizeof w->error);
+    truncate_quote(what ? what : "", w->what, sizeof w->what);
+    truncate_quote(rshi_sentences() != c->sentences ? rsh_error_detail() : "", w->error, sizeof w->error);
 }
 
-/* A rank whose own steps failed and that went on to its next collective call: the others learn here what happened. */
+/* If a rank failed alone and went on to its next collective call, this tells the others what happened. */
 static rsh_status explain_calls(const rsh_comm *c, int other, const words *a, const words *b) {
     char first[ERROR_BYTES + 64] = "", second[ERROR_BYTES + 64] = "";
     if (*a->error) snprintf(first, sizeof first, "; the last error of rank 0: %s", a->error);
@@ -83,10 +83,10 @@ static rsh_status explain_calls(const rsh_comm *c, int other, const words *a, co
 
 static rsh_status explain_difference(rsh_comm *c, int other, const char *operation, const char *what) {
     words a, b;
-    speak(c, &a, operation, what);
-    speak(c, &b, operation, what);
-    RSH_TRY(hear(c, 0, &a, sizeof a));
-    RSH_TRY(hear(c, other, &b, sizeof b));
+    describe_call(c, &a, operation, what);
+    describe_call(c, &b, operation, what);
+    RSH_TRY(receive_from_rank(c, 0, &a, sizeof a));
+    RSH_TRY(receive_from_rank(c, other, &b, sizeof b));
     const opening *first = &c->openings[0], *second = &c->openings[other];
     if (first->operation != second->operation || first->calls != second->calls)
         return explain_calls(c, other, &a, &b);
@@ -101,22 +101,22 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
                      *a.what ? a.what : "one", other, *b.what ? b.what : "another");
 }
 
-static rsh_status judge(rsh_comm *c, const char *operation, const char *what) {
+static rsh_status compare_openings(rsh_comm *c, const char *operation, const char *what) {
     int difference = find_difference(c);
-    if (difference < 0) return (rsh_status)c->openings[c->rank].status; /* all refuse alike: each has the sentence */
+    if (difference < 0) return (rsh_status)c->openings[c->rank].status; /* same error on all: each has the message */
     int refusal = find_refusal(c);
     return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
 }
 
-static rsh_status settle(rsh_comm *c, const char *operation, const char *what) {
-    rsh_status st = judge(c, operation, what);
+static rsh_status conclude_opening(rsh_comm *c, const char *operation, const char *what) {
+    rsh_status st = compare_openings(c, operation, what);
     c->sentences = rshi_sentences();
     c->refused = st != RSH_OK;
     return st;
 }
 
-/* Hear what every rank has to say; a comm that has failed for good is not asked any more. */
-static rsh_status hear_all(rsh_comm *c, opening *me, rsh_status mine) {
+/* Exchanges the records; a comm that has failed for good returns its old error. */
+static rsh_status exchange_openings(rsh_comm *c, opening *me, rsh_status mine) {
     RSH_TRY(rshi_comm_own(c));
     if (c->dead) {
         rshi_set_detail(c->dead_detail);
@@ -132,8 +132,8 @@ rsh_status rshi_comm_open_with(rsh_comm *c, const char *operation, uint64_t fing
                                rsh_status mine, const void *card, size_t bytes) {
     opening me = {.operation = hash_text(operation), .fingerprint = fingerprint};
     memcpy(me.card, card, bytes);
-    RSH_TRY(hear_all(c, &me, mine));
-    return settle(c, operation, what);
+    RSH_TRY(exchange_openings(c, &me, mine));
+    return conclude_opening(c, operation, what);
 }
 
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint, const char *what, rsh_status mine) {
@@ -147,14 +147,14 @@ static bool same_call(const rsh_comm *c) {
     return true;
 }
 
-/* Words that differ are no error here and one in rshi_comm_open, so the two must never take one another for the same
- * call, whatever their names. */
+/* Words may differ here but not in rshi_comm_open, so the two must never be mistaken for the same call, even with equal
+ * names. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
     opening me = {.operation = ~hash_text(operation), .fingerprint = word};
-    RSH_TRY(hear_all(c, &me, mine));
+    RSH_TRY(exchange_openings(c, &me, mine));
     *same = find_difference(c) < 0;
     bool words_differ = !*same && find_refusal(c) < 0 && same_call(c);
-    if (!words_differ) return settle(c, operation, NULL);
+    if (!words_differ) return conclude_opening(c, operation, NULL);
     c->sentences = rshi_sentences();
     c->refused = false;
     return RSH_OK;

@@ -1,7 +1,7 @@
-/* Ops: what a comm does by its node and what by its link.
+/* Ops: the operations of a comm, by its node or by its link.
  *
- * Memory and flags are the node's.  Where all ranks are on one node so is everything else, and a wire only stands by
- * for the end. */
+ * Memory and flags belong to the node.  If all ranks are on one node, everything else uses the node too, and a wire is
+ * only used when the comm is freed. */
 #include "comm/impl.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static rshi_world *world_of(rsh_comm *c) { return c->here->world; }
 static bool is_near(const rsh_comm *c, int peer) { return rshi_comm_near(c, c->rank, peer); }
 static int place_of(const rsh_comm *c, int peer) { return c->place ? c->place[peer] : peer; }
 
-/* ---- among all ---- */
+/* ---- collectives ---- */
 
 static rsh_status node_allgather(rsh_comm *c, const void *mine, void *all, size_t bytes) {
     return rshi_node_allgather(c->here, mine, all, bytes);
@@ -35,7 +35,7 @@ static rsh_status link_exchange(rsh_comm *c, int64_t nsend, const rsh_message *s
     return rshi_link_exchange(c->link, nsend, send, nrecv, recv);
 }
 
-/* ---- memory and flags: the node's ---- */
+/* ---- memory and flags of the node ---- */
 
 static void *shared_alloc(rsh_comm *c, size_t bytes) { return world_of(c)->map->alloc(world_of(c), bytes, true); }
 static void shared_free(rsh_comm *c, void *p, size_t bytes) { world_of(c)->map->free(world_of(c), p, bytes); }
@@ -66,7 +66,7 @@ static void post(rsh_comm *c, rshi_flag *flag, uint64_t value) {
     rshi_flag_post(flag, value, world_of(c)->map->one_process);
 }
 
-/* ---- are the others still there? ---- */
+/* ---- checking that other ranks are alive ---- */
 
 static rsh_status check_peer(rsh_comm *c, int peer, double waited) {
     bool near = peer >= 0 && is_near(c, peer);
@@ -83,17 +83,17 @@ typedef struct watch {
 
 static rsh_status check_watched(void *ctx, double waited) {
     const watch *w = ctx;
-    return check_peer(w->comm, w->peer, waited > 0 ? waited : 1e-9); /* more than 0: the link is looked at too */
+    return check_peer(w->comm, w->peer, waited > 0 ? waited : 1e-9); /* more than 0, so that the link is checked too */
 }
 
-/* Where there are other nodes, who sleeps on a flag still answers them. */
+/* If there are other nodes, a rank that sleeps on a flag still answers them. */
 static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
     if (!c->node) return rshi_node_wait(c->here, peer, flag, target);
     RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "cannot read the flag of rank %d, which is on another node", peer);
     return rshi_flag_wait(flag, target, &c->patience, check_watched, &(watch){c, peer});
 }
 
-/* ---- messages between nodes: the link's ---- */
+/* ---- messages between nodes, by the link ---- */
 
 static rsh_status send_to(rsh_comm *c, int peer, int tag, const void *data, size_t bytes, rsh_wire_request *out) {
     rshi_link_request request;
@@ -117,16 +117,16 @@ static bool cancel(rsh_comm *c, rsh_wire_request *request) {
 }
 static void keep(rsh_comm *c) { c->link->kept = true; }
 
-/* ---- coming and going ---- */
+/* ---- leaving ---- */
 
-/* The link first: a rank that the node misses has already said farewell. */
+/* Leaves the link first: when the node notices that this rank left, its farewell has been sent. */
 static void leave(rsh_comm *c, rsh_status status, const char *detail) {
     if (c->link) rshi_link_leave(c->link, status, detail);
     rshi_node_leave(c->here, status, detail);
 }
 
-/* The link waits for the others and asks the node about them.  Shared memory that the wire still uses stays mapped, and
- * with it the node, which this rank has left. */
+/* The link waits for the other ranks and asks the node about them.  Shared memory that the wire still uses stays
+ * mapped, and with it the node, which this rank has left. */
 static void close_comm(rsh_comm *c) {
     bool keep = c->link && c->link->kept && world_of(c)->map->is_shared;
     if (c->link) rshi_link_close(c->link);

@@ -1,14 +1,14 @@
 /* Reduce: element by element over blocks, for the plain C types.
  *
- * Narrow floats and complex numbers have their arithmetic elsewhere, where layouts with partial values are resharded;
- * here is what agreeing on counts, losses and norms needs.  Integers wrap around; NaN wins in min and max. */
+ * Narrow floats and complex numbers are only supported by resharding layouts with partial values.  This file covers
+ * counts, losses and norms.  Integers wrap around; a NaN is kept in min and max. */
 #include "comm/reduce.h"
 
 #include <string.h>
 
 typedef void (*fold_fn)(rsh_op op, int64_t count, const void *in, void *acc);
 
-/* Sums and products of integers are taken in uint64_t: wrapping is defined there, and the low bits are those of every
+/* Sums and products of integers use uint64_t: wrapping is defined there, and the low bits are correct for every
  * type. */
 #define INT_FOLD(T)                                                                                                    \
     static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
@@ -34,7 +34,7 @@ INT_FOLD(int32_t)
 INT_FOLD(uint64_t)
 INT_FOLD(int64_t)
 
-/* Any byte but 0 is true, and the result is 0 or 1, as where layouts with partial values are resharded. */
+/* Any non-zero byte is true, and the result is 0 or 1, as in reshards of partial layouts. */
 static void fold_bool(rsh_op op, int64_t count, const void *in, void *acc) {
     const uint8_t *a = in;
     uint8_t *x = acc;
@@ -48,7 +48,7 @@ static void fold_bool(rsh_op op, int64_t count, const void *in, void *acc) {
     }
 }
 
-/* x != x: a NaN already there stays; base/nan.h says which one it becomes. */
+/* x != x: a NaN in the accumulator is kept; base/nan.h makes it the canonical one. */
 #define FLOAT_FOLD(T, settle)                                                                                          \
     static void fold_##T(rsh_op op, int64_t count, const void *in, void *acc) {                                        \
         const T *a = in;                                                                                               \
@@ -85,7 +85,7 @@ rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype) {
     return RSH_OK;
 }
 
-static void divide(rsh_dtype dtype, int64_t count, int by, void *out) {
+static void divide_by_ranks(rsh_dtype dtype, int64_t count, int by, void *out) {
     if (dtype == RSH_F32)
         for (int64_t i = 0; i < count; i++) ((float *)out)[i] = rshi_f32_settle(((float *)out)[i] / (float)by);
     else
@@ -96,5 +96,5 @@ void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const v
     size_t bytes = (size_t)count * rsh_dtype_size(dtype);
     memcpy(out, blocks, bytes);
     for (int b = 1; b < nblocks; b++) folds[dtype](op, count, (const char *)blocks + (size_t)b * bytes, out);
-    if (op == RSH_OP_AVG && nblocks > 1) divide(dtype, count, nblocks, out);
+    if (op == RSH_OP_AVG && nblocks > 1) divide_by_ranks(dtype, count, nblocks, out);
 }

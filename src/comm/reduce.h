@@ -4,11 +4,11 @@
 
 #include "base/base.h"
 
-/* RSH_EVALUE, RSH_ETYPE or RSH_EUNSUP if allreduce does not do `op` on `dtype`. */
+/* RSH_EVALUE, RSH_ETYPE or RSH_EUNSUP if allreduce does not support `op` on `dtype`. */
 rsh_status rshi_reduce_check(rsh_op op, rsh_dtype dtype);
 
-/* blocks[nblocks][count], dense: combine them in ascending order into out[count].  Arguments as
- * rshi_reduce_check lets them pass. */
+/* Combines blocks[nblocks][count], dense, in ascending order into out[count].  Arguments must have
+ * passed rshi_reduce_check. */
 void rshi_reduce(rsh_op op, rsh_dtype dtype, int nblocks, int64_t count, const void *blocks,
                  void *out);
 

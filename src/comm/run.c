@@ -1,4 +1,4 @@
-/* Run: a thread for each rank of a new comm, and the first failure among them for the caller. */
+/* Run: starts a thread for each rank of a new comm, and returns the first failure among them. */
 #include "comm/comm.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ typedef struct run {
     rsh_rank_fn fn;
     void *ctx;
     pthread_mutex_t lock; /* guards the two below */
-    rsh_status first;     /* failure in time */
+    rsh_status first;     /* the earliest failure */
     char sentence[RSHI_DETAIL_BYTES];
 } run;
 
@@ -21,9 +21,9 @@ typedef struct rank_thread {
     pthread_t thread;
 } rank_thread;
 
-/* RSH_EPEER is what another rank's failure looks like from here, and may be noted before that rank gets to note its
- * own: it gives way. */
-static void note_failure(run *run, rsh_status status, const char *sentence) {
+/* RSH_EPEER is the consequence of another rank's failure and may be recorded before that failure: a later failure
+ * replaces it. */
+static void record_failure(run *run, rsh_status status, const char *sentence) {
     pthread_mutex_lock(&run->lock);
     if (run->first == RSH_OK || (run->first == RSH_EPEER && status != RSH_EPEER)) {
         run->first = status;
@@ -36,19 +36,19 @@ void rshi_rank_returned(const rsh_comm *comm, rsh_status status) {
     if (status && !*rsh_error_detail()) rshi_fail(status, "rank %d returned %s", comm->rank, rsh_status_name(status));
 }
 
-/* The failure is noted before the peers are told of it.  A comm that is still in use stays, but its rank has left all
- * the same. */
+/* Records the failure before the peers learn of it.  A comm that is still in use is not freed, but its rank has
+ * left. */
 static void end_rank(run *run, rsh_comm *comm, rsh_status status) {
     char sentence[RSHI_DETAIL_BYTES];
     rshi_rank_returned(comm, status);
     snprintf(sentence, sizeof sentence, "%s", status ? rsh_error_detail() : "");
-    if (status) note_failure(run, status, sentence);
+    if (status) record_failure(run, status, sentence);
     comm->ops->leave(comm, status, sentence);
     rsh_status freed = rsh_comm_free(comm);
-    if (freed) note_failure(run, freed, rsh_error_detail());
+    if (freed) record_failure(run, freed, rsh_error_detail());
 }
 
-static void *be_rank(void *arg) {
+static void *rank_thread_main(void *arg) {
     rank_thread *t = arg;
     rshi_set_detail("");
     end_rank(t->run, t->comm, t->run->fn(t->run->ctx, t->comm));
@@ -60,12 +60,12 @@ static int start_thread(rank_thread *t) {
     int error = pthread_attr_init(&attr);
     if (error) return error;
     error = pthread_attr_setstacksize(&attr, STACK_BYTES);
-    if (!error) error = pthread_create(&t->thread, &attr, be_rank, t);
+    if (!error) error = pthread_create(&t->thread, &attr, rank_thread_main, t);
     pthread_attr_destroy(&attr);
     return error;
 }
 
-/* How many ranks were started.  Those that were not leave the comm, so that no other rank waits for them. */
+/* Returns the number of ranks started.  The others leave the comm, so that no rank waits for them. */
 static int start_ranks(run *run, int n, rsh_comm **comms, rank_thread *threads) {
     int started = 0, error = 0;
     while (started < n && !error) {

@@ -1,9 +1,8 @@
-/* Run of processes: a process for each rank of a new comm, and the first failure among them for the caller.
+/* Run of processes: forks a process for each rank of a new comm, and returns the first failure among them.
  *
- * A rank notes its end on a board that the processes inherit, and what it did not note there did not happen: a rank
- * without a note has died.  What the kernel tells of a process is only an addition to that, since there may be nothing
- * to ask for: where the program ignores SIGCHLD, or waits for all of its children in a handler, nobody else learns how
- * a process ended. */
+ * A rank records its end in memory that the processes inherit; a rank without a record has died.  The exit status from
+ * the kernel is only additional information, because it may not be available: if the program ignores SIGCHLD, or waits
+ * for all of its children in a handler, nobody else gets the exit status of a process. */
 #include "arena/arena.h"
 #include "comm/comm.h"
 
@@ -32,10 +31,10 @@ typedef struct run {
     pid_t parent;
     rshi_arena *arena;
     ending *endings; /* [n] */
-    pid_t *children; /* [n], owned; 0 where there is none */
+    pid_t *children; /* [n], owned; 0: not started */
 } run;
 
-static rsh_status serve(const run *run, rsh_comm *comm) {
+static rsh_status run_rank(const run *run, rsh_comm *comm) {
     rsh_status st = run->fn(run->ctx, comm);
     rshi_rank_returned(comm, st);
     comm->ops->leave(comm, st, st ? rsh_error_detail() : "");
@@ -43,15 +42,15 @@ static rsh_status serve(const run *run, rsh_comm *comm) {
     return st;
 }
 
-/* The child goes down with its parent, and ends without the parent's exit handlers and half-written buffers. */
-static _Noreturn void be_rank(const run *run, int rank) {
+/* The child is killed with its parent, and ends without the parent's exit handlers and unwritten buffers. */
+static _Noreturn void rank_process_main(const run *run, int rank) {
     ending *e = &run->endings[rank];
     rsh_comm *comm = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != run->parent) _exit(1);
     rshi_set_detail("");
     rsh_status st = rsh_comm_shm(run->job, rank, run->n, &comm);
-    if (!st) st = serve(run, comm);
+    if (!st) st = run_rank(run, comm);
     e->when = rshi_seconds();
     snprintf(e->detail, sizeof e->detail, "%s", st ? rsh_error_detail() : "");
     e->status = st;
@@ -59,10 +58,10 @@ static _Noreturn void be_rank(const run *run, int rank) {
     _exit(st ? 1 : 0);
 }
 
-#define NOT_KNOWN (-1) /* how a process ended that somebody else has waited for */
+#define NOT_KNOWN (-1) /* another part of the program has reaped the process */
 
-/* What a process did not live to say. */
-static void note_death(run *run, int rank, int how) {
+/* Records the end of a process that did not do so itself. */
+static void record_death(run *run, int rank, int how) {
     ending *e = &run->endings[rank];
     if (atomic_load_explicit(&e->noted, memory_order_acquire)) return;
     e->when = rshi_seconds();
@@ -77,8 +76,8 @@ static void note_death(run *run, int rank, int how) {
         snprintf(e->detail, sizeof e->detail, "rank %d ended with exit status %d", rank, WEXITSTATUS(how));
 }
 
-/* Returns when the process has ended, also where it is somebody else who learns how: then waitpid fails, but not before
- * that. */
+/* Returns when the process has ended, even if another part of the program reaps it: waitpid then fails, but not
+ * earlier. */
 static int wait_for(pid_t child) {
     int how;
     pid_t pid;
@@ -88,10 +87,10 @@ static int wait_for(pid_t child) {
 
 static void wait_for_all(run *run) {
     for (int r = 0; r < run->n; r++)
-        if (run->children[r] > 0) note_death(run, r, wait_for(run->children[r]));
+        if (run->children[r] > 0) record_death(run, r, wait_for(run->children[r]));
 }
 
-/* RSH_EPEER is what another rank's failure looks like from there: it gives way to the failure itself. */
+/* RSH_EPEER is the consequence of another rank's failure, so any other failure takes precedence. */
 static rsh_status first_failure(const run *run) {
     const ending *first = NULL;
     for (int r = 0; r < run->n; r++) {
@@ -103,10 +102,10 @@ static rsh_status first_failure(const run *run) {
     return first ? rshi_fail(first->status, "%s", first->detail) : RSH_OK;
 }
 
-static rsh_status start_all(run *run) {
+static rsh_status fork_ranks(run *run) {
     for (int r = 0; r < run->n; r++) {
         pid_t pid = fork();
-        if (pid == 0) be_rank(run, r);
+        if (pid == 0) rank_process_main(run, r);
         if (pid < 0) {
             int error = errno;
             while (r--) kill(run->children[r], SIGKILL);
@@ -117,8 +116,8 @@ static rsh_status start_all(run *run) {
     return RSH_OK;
 }
 
-/* Unlike any other on this machine: threads of one process may run at once, and containers that share a network have
- * their own process numbers. */
+/* The name must be unique on this machine: threads of one process may run at the same time, and containers that share a
+ * network have their own process ids. */
 static void name_job(run *run) {
     uint64_t nonce = 0;
     if (getrandom(&nonce, sizeof nonce, 0) < 0) nonce = (uint64_t)(rshi_seconds() * 1e9);
@@ -138,7 +137,7 @@ rsh_status rsh_run_shm(int n, rsh_rank_fn fn, void *ctx) {
     run.endings = rshi_arena_alloc(run.arena, bytes, true);
     run.children = rshi_calloc((size_t)n, sizeof *run.children);
     RSH_GOTO(run.endings && run.children ? RSH_OK : rshi_nomem());
-    st = start_all(&run);
+    st = fork_ranks(&run);
     wait_for_all(&run);
     if (!st) st = first_failure(&run);
 out:

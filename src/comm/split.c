@@ -1,4 +1,4 @@
-/* Split of a comm: its node is split, so that memory stays shared with the old comm, and its wire if it has one. */
+/* Split of a comm: splits its node, so that memory stays shared with the old comm, and its wire if it has one. */
 #include "comm/impl.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 /* ---- a comm of one node ---- */
 
-/* The shell is taken before the ranks agree, for as many ranks as there can be. */
+/* The new comm is allocated before the ranks agree, for the largest possible number of ranks. */
 rsh_status rshi_comm_split_node(rsh_comm *c, int colour, int key, rsh_comm **out) {
     rsh_comm *shell = colour < 0 ? NULL : rshi_comm_shell(c->size);
     rshi_node *node = NULL;
@@ -24,7 +24,7 @@ rsh_status rshi_comm_split_node(rsh_comm *c, int colour, int key, rsh_comm **out
 
 /* ---- a comm on a link ---- */
 
-/* What this rank makes of it. */
+/* State of this rank's split. */
 typedef struct making {
     rsh_comm *old;
     rshi_wish mine;
@@ -50,11 +50,11 @@ static rsh_status find_circle(making *m) {
     return RSH_OK;
 }
 
-/* The lowest rank that could not do its part fails the call for all. */
-static rsh_status agree(making *m, rsh_status mine) {
+/* If ranks failed, all fail with the status of the lowest of them. */
+static rsh_status agree_on_status(making *m, rsh_status mine) {
     rsh_comm *c = m->old;
     int64_t status = mine;
-    if (mine == RSH_EPEER || mine == RSH_ETIMEOUT) return mine; /* the comm is dead, and this rank tells the others */
+    if (mine == RSH_EPEER || mine == RSH_ETIMEOUT) return mine; /* the comm has failed; this rank tells the others */
     RSH_TRY(c->ops->allgather(c, &status, c->link->cards, sizeof status));
     for (int r = 0; r < c->size; r++) {
         memcpy(&status, c->link->cards + (size_t)r * sizeof status, sizeof status);
@@ -71,8 +71,8 @@ static rsh_status split_wire(making *m) {
     return rshi_link_new(&m->wire, &m->link);
 }
 
-/* `made` is there if another rank failed; the link and the node are its own then. */
-static void discard(making *m, rsh_comm *made, rsh_status why) {
+/* `made` is not NULL if another rank failed; it then owns the link and the node. */
+static void discard_split(making *m, rsh_comm *made, rsh_status why) {
     char detail[RSHI_DETAIL_BYTES];
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     if (made) {
@@ -86,21 +86,21 @@ static void discard(making *m, rsh_comm *made, rsh_status why) {
     rshi_set_detail(detail);
 }
 
-static rsh_status make(making *m, rsh_comm **made) {
+static rsh_status split_parts(making *m, rsh_comm **made) {
     rshi_node *here = m->old->here;
-    RSH_TRY(agree(m, m->mine.colour < 0 ? RSH_OK : find_circle(m)));
-    RSH_TRY(agree(m, rshi_node_split(here, m->mine.colour, m->mine.key, RSH_OK, &m->near)));
-    RSH_TRY(agree(m, split_wire(m)));
-    return agree(m, m->link ? rshi_comm_on_link(m->link, m->near, m->node, made) : RSH_OK);
+    RSH_TRY(agree_on_status(m, m->mine.colour < 0 ? RSH_OK : find_circle(m)));
+    RSH_TRY(agree_on_status(m, rshi_node_split(here, m->mine.colour, m->mine.key, RSH_OK, &m->near)));
+    RSH_TRY(agree_on_status(m, split_wire(m)));
+    return agree_on_status(m, m->link ? rshi_comm_on_link(m->link, m->near, m->node, made) : RSH_OK);
 }
 
 rsh_status rshi_comm_split_link(rsh_comm *c, int colour, int key, rsh_comm **out) {
     making m = {.old = c, .mine = {colour, key, c->rank}};
     rsh_comm *made = NULL;
     RSH_TRY(gather_wishes(&m));
-    rsh_status st = make(&m, &made);
+    rsh_status st = split_parts(&m, &made);
     if (st)
-        discard(&m, made, st);
+        discard_split(&m, made, st);
     else
         *out = made;
     rshi_free(m.circle);

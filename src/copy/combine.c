@@ -1,7 +1,7 @@
 /* Combine: many dense sources into one accumulator, strictly left to right.
  *
- * Sums of floats, which is what most reductions are, take all sources in one pass so that they are read side by side.
- * Everything else folds in one source after the other; the small floats are widened on the way. */
+ * Sums of floats, which are the most frequent reductions, read all sources in one pass.  All other reductions fold in
+ * one source after the other.  Small floats are widened on the way. */
 #include "copy/number.h"
 
 #define SUM_WAYS   8
@@ -9,7 +9,7 @@
 
 /* ---- sums ---- */
 
-/* A register of f32, of f64, and of as many bf16 (read as u16) as there are f32. */
+/* A vector register of f32, one of f64, and one of as many bf16 (read as u16) as there are f32. */
 #define VECTORS(level, bytes)                                                                                          \
     typedef float f32_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                              \
     typedef double f64_##level __attribute__((vector_size(bytes), aligned(1), may_alias));                             \
@@ -23,10 +23,10 @@
 #define F64_AT(level, p)  VECTOR_AT(f64_##level, p)
 #define BF16_AT(level, p) ((f32_##level)(widened_##level(p) << 16))
 
-/* Words to twice their size.  Compilers make several instructions of what the processor has one for. */
+/* Widens words to twice their size.  Without this, compilers use several instructions instead of one. */
 #define WIDENED(target, level, expression)                                                                             \
     target RSHI_INLINE u32_##level widened_##level(const char *p) { return (u32_##level)(expression); }
-/* A register of sums with every NaN settled (base/nan.h). */
+/* A vector of sums with every NaN replaced by the canonical one (base/nan.h). */
 #define SETTLED(vec, bits, v, least, most, nan)                                                                        \
     ((vec)((bits)(v) ^ (((bits)(v) ^ (nan)) & (bits)(((bits)(v) & (most)) > (least)))))
 #define settled_f32(level, v) SETTLED(f32_##level, i32_##level, v, RSHI_F32_INF, INT32_MAX, RSHI_F32_NAN)
@@ -51,8 +51,8 @@ RSHI_INLINE float read_bf16(const char *p) {
     return f32_from_bf16(x);
 }
 
-/* A line of each source at a time from k operands, register by register; i counts elements, `size` is the bytes of
- * one in the source.  With `more` the accumulator takes the place of src[0]. */
+/* Adds k operands, one cache line of each at a time, register by register.  i counts elements, `size` is the bytes of a
+ * source element.  With `more`, the accumulator replaces src[0]. */
 #define SUM_CASE(k, level, vec, real, size, source_at, sum)                                                            \
     case k:                                                                                                            \
         for (; i + RSHI_LINE / (size) <= n; i += RSHI_LINE / (size)) {                                                 \
@@ -99,7 +99,7 @@ static sum_fn *const sum_f32[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f32);
 static sum_fn *const sum_f64[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f64);
 static sum_fn *const sum_bf16[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_bf16);
 
-/* The fused sum for a dtype, NULL if there is none; complex numbers are sums of their parts. */
+/* The fused sum for a dtype, NULL if there is none; complex sums are sums of the components. */
 static sum_fn *sum_of(rsh_dtype t) {
     rshi_simd level = rshi_simd_level();
     switch (t) {
@@ -121,7 +121,7 @@ static void sum_all(sum_fn *sum, bool more, int nsrc, const char *const *src, ch
 
 /* ---- folds ---- */
 
-/* A small float source, widened piece by piece. */
+/* Folds a source of small floats, which is widened tile by tile. */
 static void fold_widened(rshi_fold_fn *fold, rsh_dtype from, const char *src, char *acc, size_t n) {
     _Alignas(RSHI_PAGE) char wide[WIDE_COUNT * sizeof(float)];
     size_t size = rsh_dtype_size(from);
@@ -143,7 +143,7 @@ static void fold_all(rsh_op op, rsh_dtype from, bool more, int nsrc, const char 
             fold_widened(fold, from, src[k], acc, n);
 }
 
-/* ---- doors ---- */
+/* ---- interface ---- */
 
 static size_t parts_of(rsh_dtype t) { return t == RSH_C64 || t == RSH_C128 ? 2 : 1; }
 

@@ -1,13 +1,13 @@
 /* Convert: dense elements of one dtype to another.
  *
- * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  A small float (f16, bf16, f8) is an f32
- * that takes less room, so from there the way is: to f32, exactly, then on.  To a small float there is a loop from f32
- * and one from f64; integers go through f64, which holds them exactly or, for 64 bits, rounded to odd.  Complex numbers
- * are pairs of their component type. */
+ * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  Small floats (f16, bf16, f8) are first
+ * converted to f32, which is exact, and then to the target.  To a small float there is a loop from f32 and one from
+ * f64.  Integers go through f64, which represents them exactly or, for 64 bits, rounded to odd.  Complex numbers are
+ * pairs of their component type. */
 #include "copy/number.h"
 
-#define BATCH     64   /* elements: a fixed count lets the compiler make vector code without a cost model */
-#define HUB_BYTES 4096 /* tile for the type on the way */
+#define BATCH     64   /* elements: a fixed count lets the compiler vectorise without a cost model */
+#define HUB_BYTES 4096 /* tile for the intermediate type */
 
 typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 
@@ -33,7 +33,7 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
         for (size_t i = 0; i < n; i++) ELEMENT(from_type, to_type, expression)                                         \
     }
 
-/* The pairs that training and inference live on are compiled once per level. */
+/* The pairs that training and inference use most are compiled once per level. */
 #if RSHI_X86
 #define FAST_LOOP(name, from_type, to_type, expression)                                                                \
     LOOP(, name##_generic, from_type, to_type, expression)                                                             \
@@ -55,7 +55,7 @@ typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 #define FAST_DEFINE(from, to, from_type, to_type, expression) FAST_LOOP(from##_to_##to, from_type, to_type, expression)
 FAST_MAP(FAST_DEFINE)
 
-/* f16 has instructions of its own, which give the same bits. */
+/* f16 has special instructions, which give the same bits. */
 LOOP(, F16_to_F32_generic, uint16_t, float, f32_from_f16(x))
 LOOP(, F32_to_F16_generic, float, uint16_t, f16_from_f32(x))
 #if RSHI_X86
@@ -82,7 +82,7 @@ F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
          _mm256_storeu_si256((__m256i *)(void *)d, _mm512_cvtps_ph(_mm512_loadu_ps(s), NEAREST)))
 #endif
 
-/* ---- f8: what compilers make of the expressions is four times slower than memory ---- */
+/* ---- f8: compiled from the plain expressions, these loops would be four times slower than memory ---- */
 
 #define F8_MAP(X)                                                                                                      \
     X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                 \
@@ -96,9 +96,10 @@ F8_MAP(F8_GENERIC)
 #if RSHI_X86
 #define I32(x) _mm256_set1_epi32((int)(x))
 
-/* 8 codes in 8 words.  Adding a power of two whose last place is that of the result lets the processor round: the low
- * bits of the sum are the mantissa with its leading one.  That place goes by the exponent, and stays where it is below
- * the least normal number.  What is too large is cut before and becomes `top`, and so do the NaNs of f8e4m3. */
+/* Computes 8 codes in 8 words.  Adding a power of two whose last place is that of the result makes the processor round:
+ * the low bits of the sum are the mantissa with its leading one.  The position of the last place depends on the
+ * exponent, but is fixed below the smallest normal number.  Values that are too large are limited first and become
+ * `top`, as do the NaNs of f8e4m3. */
 RSHI_AVX2 RSHI_INLINE __m256i f8_codes(const char *s, int ebits, int mbits, int top) {
     const int bias = (1 << (ebits - 1)) - 1, cut = 23 - mbits;
     const __m256i least = I32((128 - bias) << 23), inf = I32(0x7f800000);
@@ -117,7 +118,7 @@ RSHI_AVX2 RSHI_INLINE __m256i f8_codes(const char *s, int ebits, int mbits, int 
     return _mm256_or_si256(code, _mm256_and_si256(_mm256_srli_epi32(all, 24), I32(0x80)));
 }
 
-/* 32 of them, packed: packing works within halves of registers, so words come out of order and are put back. */
+/* Packs 32 of them.  The pack instructions work within halves of registers, so the words are reordered afterwards. */
 RSHI_AVX2 RSHI_INLINE void f8_put(char *d, const char *s, int ebits, int mbits, int top) {
     __m256i low = _mm256_packus_epi32(f8_codes(s, ebits, mbits, top), f8_codes(s + 32, ebits, mbits, top));
     __m256i high = _mm256_packus_epi32(f8_codes(s + 64, ebits, mbits, top), f8_codes(s + 96, ebits, mbits, top));
@@ -126,7 +127,7 @@ RSHI_AVX2 RSHI_INLINE void f8_put(char *d, const char *s, int ebits, int mbits, 
     _mm256_storeu_si256((__m256i *)(void *)d, bytes);
 }
 
-/* 8 values; those of exponent 0 come from a table: k / 512. */
+/* Converts 8 values; those with exponent 0 come from a table: k / 512. */
 RSHI_AVX2 RSHI_INLINE void f8e4m3_take(float *d, const char *s) {
     const __m256 small = _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
     __m256i h = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)s));
@@ -150,7 +151,7 @@ F16_LOOP(RSHI_AVX2, F32_to_F8E5M2_avx2, 4, 1, 32, F32_to_F8E5M2_generic, f8_put(
 F16_LOOP(RSHI_AVX2, F8E4M3_to_F32_avx2, 1, 4, 8, F8E4M3_to_F32_generic, f8e4m3_take((float *)(void *)d, s))
 F16_LOOP(RSHI_AVX2, F8E5M2_to_F32_avx2, 1, 4, 8, F8E5M2_to_F32_generic, f8e5m2_take((float *)(void *)d, s))
 
-/* The same by 16. */
+/* The same with 16 values at a time. */
 #define W32(x) _mm512_set1_epi32((int)(x))
 RSHI_AVX512 RSHI_INLINE void f8_put_16(char *d, const char *s, int ebits, int mbits, int top) {
     const int bias = (1 << (ebits - 1)) - 1, cut = 23 - mbits;
@@ -197,7 +198,7 @@ F16_LOOP(RSHI_AVX512, F8E4M3_to_F32_avx512, 1, 4, 16, F8E4M3_to_F32_generic, f8e
 F16_LOOP(RSHI_AVX512, F8E5M2_to_F32_avx512, 1, 4, 16, F8E5M2_to_F32_generic, f8e5m2_take_16(d, s))
 #endif
 
-/* What a wide value becomes: integers wrap, reals saturate. */
+/* Conversion of a wide value: integers wrap, reals saturate. */
 #define INTEGER(x, type, saturate) _Generic((x), float : saturate, double : saturate, default : type##_wrap)(x)
 #define WRAP(type)                                                                                                     \
     RSHI_INLINE type type##_wrap(uint64_t x) { return (type)x; }
@@ -240,7 +241,7 @@ WIDE_ROW(F64, double, x)
 LOOP(, U64_to_odd, uint64_t, double, odd_from_u64(x))
 LOOP(, I64_to_odd, int64_t, double, odd_from_i64(x))
 
-/* ---- finding the way ---- */
+/* ---- choosing the loops ---- */
 
 #define WIDE_ENTRIES(from)                                                                                             \
     [RSH_BOOL] = from##_to_BOOL, [RSH_U8] = from##_to_U8, [RSH_I8] = from##_to_I8, [RSH_U16] = from##_to_U16,          \
@@ -276,7 +277,7 @@ static convert_fn *direct(rsh_dtype from, rsh_dtype to) {
 
 static bool is_small_float(rsh_dtype t) { return t == RSH_F16 || t == RSH_BF16 || t == RSH_F8E4M3 || t == RSH_F8E5M2; }
 
-/* The first half of a way that has no loop of its own. */
+/* The first step of a conversion that has no direct loop. */
 static convert_fn *to_hub(rsh_dtype from, rsh_dtype hub) {
     if (hub == RSH_F64 && from == RSH_U64) return U64_to_odd;
     if (hub == RSH_F64 && from == RSH_I64) return I64_to_odd;
@@ -307,7 +308,7 @@ static void convert_real(rsh_dtype from, const char *src, rsh_dtype to, char *ds
 
 static rsh_dtype component(rsh_dtype t) { return t == RSH_C64 ? RSH_F32 : t == RSH_C128 ? RSH_F64 : t; }
 
-/* Real to complex: the real parts, each followed by a zero. */
+/* Real to complex: each real part is followed by a zero. */
 static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, char *dst, size_t n) {
     size_t a = rsh_dtype_size(from), b = rsh_dtype_size(part), step = HUB_BYTES / b;
     _Alignas(RSHI_PAGE) char tile[HUB_BYTES];
@@ -319,7 +320,7 @@ static void convert_to_complex(rsh_dtype from, const char *src, rsh_dtype part, 
     }
 }
 
-/* Complex to bool: true where either part is not 0. */
+/* Complex to bool: true if either part is not 0. */
 static void convert_to_bool(rsh_dtype part, const char *src, char *dst, size_t n) {
     size_t a = rsh_dtype_size(part), step = HUB_BYTES / 2;
     char tile[HUB_BYTES];

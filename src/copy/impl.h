@@ -1,15 +1,15 @@
-/* copy/impl: what the kernels of this room share.
+/* copy/impl: shared by the kernels of this room.
  *
- * A prepared move is a loop over its outer dims around a plane: the last two dims that are walked
- * element by element.  A "unit" is what moves as one: an element, or for plain copies a short run
- * that has the size of one (1, 2, 4, 8 or 16 bytes).  Everything below works on planes of units and
- * on dense tiles of them; a tile is a small rectangle of a plane, kept on the stack. */
+ * A prepared move is a loop over its outer dims around a plane, which is formed by the last two
+ * dims.  A "unit" is moved as a whole: an element, or for plain copies a short run that has the
+ * size of an element (1, 2, 4, 8 or 16 bytes).  The functions below work on planes of units and on
+ * dense tiles of them; a tile is a small rectangle of a plane, kept on the stack. */
 #ifndef RESHARD_COPY_IMPL_H
 #define RESHARD_COPY_IMPL_H
 
 #include "copy/copy.h"
 
-/* RSHI_PORTABLE builds what other processors get. */
+/* RSHI_PORTABLE builds the code for other processors. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(RSHI_PORTABLE)
 #define RSHI_X86 1
 #include <immintrin.h>
@@ -17,19 +17,19 @@
 #define RSHI_X86 0
 #endif
 
-#define RSHI_UNROLL _Pragma("GCC unroll 16") /* also what keeps arrays of vectors in registers */
+#define RSHI_UNROLL _Pragma("GCC unroll 16") /* also keeps arrays of vectors in registers */
 #define RSHI_INLINE static inline __attribute__((always_inline))
 #define RSHI_LINE   64 /* bytes of a cache line */
-/* Most tiles start with a page: one that is written in odd pieces and read in lines can be half as
- * fast across the border of two pages. */
+/* Most tiles are aligned to a page: a tile that is written in odd pieces and read in lines can be
+ * half as fast if it crosses a page border. */
 #define RSHI_PAGE 4096
-/* Where the source runs along the rows of a plane, rows that are taken at once: bytes that follow
- * each other are fetched faster. */
+/* If the source is dense along the rows of a plane: the rows processed together, because
+ * consecutive bytes are fetched faster. */
 #define RSHI_CROSSING_ROWS 1024
-/* Bytes of each source line, where they are copied side by side first. */
+/* Bytes of each source line that are copied side by side first. */
 #define RSHI_PIECE_BYTES 256
 
-/* ---- what the processor offers ---- */
+/* ---- instruction sets ---- */
 
 rshi_simd rshi_simd_level(void);
 
@@ -44,30 +44,30 @@ rshi_simd rshi_simd_level(void);
     { name##_generic, name##_generic, name##_generic }
 #endif
 
-/* Ask for `bytes` that will soon be read, `offset` bytes from src.  They may lie beyond the source,
- * where asking does no harm, so the address is a number.  Lines go to the second-level cache: the
- * first holds what is worked on. */
+/* Prefetches `bytes` bytes, `offset` bytes from src.  They may be beyond the source, where a
+ * prefetch is harmless, so the address is computed as a number.  Lines go to the L2 cache, because
+ * the L1 cache holds the current data. */
 RSHI_INLINE void rshi_prefetch(const char *src, int64_t offset, int64_t bytes) {
     uintptr_t from = (uintptr_t)src + (uintptr_t)offset, line = from - from % RSHI_LINE;
     for (; line < from + (uintptr_t)bytes; line += RSHI_LINE)
         __builtin_prefetch((const void *)line, 0, 2);
 }
 /* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of
- * a longer run: what follows is the next tile, and the processor's own prefetch, which starts anew
- * with every tile, would ask for it too late. */
+ * a longer run.  The hardware prefetcher restarts with every tile and would fetch the next one too
+ * late. */
 RSHI_INLINE int64_t rshi_ahead(size_t bytes) { return bytes < 4096 ? (int64_t)bytes : 4096; }
 
 /* ---- planes ---- */
 
-/* Where a plane starts: index[first .. dims-1], of which the last two are its first row and column.
- */
+/* The start of a plane: index[first .. dims-1], of which the last two are its first row and
+ * column. */
 typedef struct rshi_plane {
     int first, dims;
     int64_t rows, cols;
     int64_t index[RSHI_MOVE_DIMS];
 } rshi_plane;
 
-/* Bytes from element 0 of the sub-move to the plane. */
+/* Byte offset of the plane from element 0 of the sub-move. */
 static inline int64_t rshi_plane_offset(const rshi_plane *p, const int64_t *strides) {
     int64_t bytes = 0;
     for (int d = p->first; d < p->dims; d++) bytes += p->index[d] * strides[d];
@@ -87,13 +87,13 @@ rshi_plane_fn rshi_run_rows, rshi_run_strided, rshi_run_transpose, rshi_run_conv
 
 /* ---- copies of a plane; strides in bytes ---- */
 
-/* Runs of `run` bytes. */
+/* Copies runs of `run` bytes. */
 void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
                     int64_t sr);
-/* Single units at any strides. */
+/* Copies single units at any strides. */
 void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, int64_t dc,
                        const char *src, int64_t sr, int64_t sc);
-/* dst[r][c] = src[c][r]: units next to each other along c in dst and along r in src. */
+/* dst[r][c] = src[c][r]: units are contiguous along c in dst and along r in src. */
 void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr,
                          const char *src, int64_t sc);
 
@@ -102,40 +102,40 @@ typedef struct rshi_tiling {
     int64_t rows, cols;
 } rshi_tiling;
 
-/* The same with streaming stores of whole lines, where the processor can; and from f32 to bf16.
- * What they did: that many rows of that many columns, from the first on, or none. */
+/* The same with streaming stores of whole lines, if the processor supports it; and from f32 to
+ * bf16.  They return the rows and columns that they processed, from the first on; possibly none. */
 rshi_tiling rshi_lines_transpose(size_t unit, rshi_tiling all, char *dst, int64_t dr,
                                  const char *src, int64_t sc);
 rshi_tiling rshi_lines_to_bf16(rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc);
 
-/* The same into a tile, whose rows are tr bytes apart, from source lines that lie far apart. */
+/* The same into a tile, whose rows are tr bytes apart, from source lines that are far apart. */
 void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr,
                      const char *src, int64_t sc);
 
-/* Any plane into a dense tile, and a dense tile into any plane. */
+/* Copy any plane to a dense tile, and a dense tile to any plane. */
 void rshi_tile_gather(size_t unit, int64_t rows, int64_t cols, char *tile, const char *src,
                       int64_t sr, int64_t sc);
 void rshi_tile_scatter(bool stream, size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr,
                        int64_t dc, const char *tile);
 
-/* The tiles that a plane is cut into: at most `room` units.  A plane whose source runs along the
- * rows gets tiles that are `rows_wanted` tall, so that whole source lines are used. */
+/* Chooses the size of tiles: at most `room` units.  If the source is dense along the rows, tiles
+ * are `rows_wanted` tall, so that whole source lines are used. */
 rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted);
 
 /* ---- arithmetic on dense tiles ---- */
 
-/* acc = acc op src, both of an accumulator type, not overlapping.  Complex sums have none: they are
- * sums of their parts. */
+/* acc = acc op src, both of an accumulator type, not overlapping.  There is none for complex sums,
+ * which are sums of the components. */
 typedef void rshi_fold_fn(char *acc, const char *src, size_t n);
 rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 
 /* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources
- * are of dtype `from`, acc of its accumulator type.  Few at a time: more sources that lie a power
- * of two apart push each other out of the cache. */
+ * have dtype `from`, acc has its accumulator type.  Few at a time, because sources that are a power
+ * of two apart evict each other from the cache. */
 #define RSHI_COMBINE_MOST 4
 void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc,
                   size_t n);
-/* Floats and complex only; other types are left alone (avg does not exist for them). */
+/* For floats and complex only; other types are unchanged (avg does not exist for them). */
 void rshi_divide(rsh_dtype t, int64_t divisor, char *acc, size_t n);
 
 #endif

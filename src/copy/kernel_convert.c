@@ -1,13 +1,13 @@
-/* Convert: one source of another dtype, tile by tile: gather, convert, scatter, each step left out where the plane is
- * dense. */
+/* Convert: one source of another dtype, tile by tile: gather, convert, scatter.  Gather and scatter are skipped if the
+ * plane is dense. */
 #include "copy/impl.h"
 
-/* Bytes of a tile, counted in the wider of the two types: short enough for the first-level cache, unless the source
- * runs along the rows and several lines of many source rows are taken at once. */
+/* Bytes of a tile, counted in the wider of the two types: it should fit into the L1 cache, unless the source is dense
+ * along the rows and several lines of many source rows are read together. */
 #define TILE_BYTES     8192
 #define CROSSING_BYTES 32768
 
-/* Is a rows x cols plane with these strides one run? */
+/* Is a rows x cols plane with these strides contiguous? */
 static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int64_t col) {
     return (col == unit || cols == 1) && (row == cols * unit || rows == 1);
 }
@@ -40,7 +40,7 @@ static void convert_plane(const rshi_move *m, rshi_tiling all, char *dst, const 
                          dst + r * to->row + c * to->col, to, src + r * from->row + c * from->col, from);
 }
 
-/* Some pairs of dtypes are transposed and converted in one go, in whole lines. */
+/* Some pairs of dtypes are transposed and converted in one pass, in whole lines. */
 static rshi_tiling convert_lines(const rshi_move *m, rshi_tiling all, char *dst, const side *to, const char *src,
                                  const side *from) {
     bool crossing = from->row == (int64_t)from->unit && to->col == (int64_t)to->unit && from->col != from->row;

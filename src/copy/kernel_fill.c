@@ -1,4 +1,4 @@
-/* Fill: one value everywhere, and the values that change nothing in a reduction. */
+/* Fill: sets all elements to one value; and the neutral elements of reductions. */
 #include "copy/impl.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #define TILE_BYTES 4096
 
-/* `tile` repeated over a dense run; its size is a multiple of every element size. */
+/* Repeats `tile` over a dense run; its size is a multiple of every element size. */
 static void fill_run(bool stream, char *dst, size_t bytes, const char *tile) {
     for (size_t done = 0; done < bytes; done += TILE_BYTES) {
         size_t left = bytes - done;

@@ -1,11 +1,11 @@
 /* Reduce: several sources into one destination, tile by tile.
  *
- * A tile is combined in the accumulator type, divided and converted once, and then leaves.  Sources are taken in
- * ascending order, a batch at a time: those that are dense are read in place, the others are gathered first. */
+ * A tile is combined in the accumulator type, divided and converted once, and then written.  Sources are read in
+ * ascending order, a batch at a time: dense ones in place, the others are gathered first. */
 #include "copy/impl.h"
 
 #define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */
-#define SOURCE_BYTES 128  /* of each source line that a tile uses where the first source runs along the rows */
+#define SOURCE_BYTES 128  /* bytes per source line in a tile if the first source is dense along the rows */
 
 typedef struct tile {
     int64_t rows, cols;
@@ -16,8 +16,8 @@ static bool is_dense(const tile *t, int64_t unit, int64_t row, int64_t col) {
     return (col == unit || t->cols == 1) && (row == t->cols * unit || t->rows == 1);
 }
 
-/* Source k of a tile, dense: where it lies if it lies so already, else in `room`. */
-static const char *gathered(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src,
+/* Source k of a tile as a dense array: in place if it is dense already, otherwise gathered in `room`. */
+static const char *dense_source(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src,
                             char *room) {
     const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
     int64_t row = rshi_plane_row(p, ss), col = rshi_plane_col(p, ss);
@@ -32,12 +32,12 @@ static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t,
     const char *ready[RSHI_COMBINE_MOST];
     for (int k = 0; k < m->nsrc; k += RSHI_COMBINE_MOST) {
         int count = (int)rshi_min(RSHI_COMBINE_MOST, m->nsrc - k);
-        for (int i = 0; i < count; i++) ready[i] = gathered(m, p, t, k + i, src[k + i], room + i * TILE_BYTES);
+        for (int i = 0; i < count; i++) ready[i] = dense_source(m, p, t, k + i, src[k + i], room + i * TILE_BYTES);
         rshi_combine(m->op, m->from, k > 0, count, ready, acc, (size_t)(t->rows * t->cols));
     }
 }
 
-/* What is too large for f8e4m3 became a NaN with a sign only now. */
+/* The conversion turns values that are too large for f8e4m3 into NaNs with a sign; removes the sign. */
 static void settle_f8e4m3(char *out, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)out[i] == 0xff) out[i] = RSHI_F8E4M3_NAN;

@@ -1,30 +1,30 @@
 /* Rows: runs of bytes that are contiguous on both sides.
  *
- * Large destinations are written in whole cache lines with streaming stores, which spare the read of the line that a
- * plain store costs; lines that a run covers in part are written with plain stores.  A source that goes on from row to
- * row is read as one long stream, and rows that lie apart are prefetched some rows ahead: the processor's own prefetch
- * ends with each of them.
+ * Large destinations are written in whole cache lines with streaming stores, which avoid reading the line first.  Lines
+ * that a run covers only in part are written with plain stores.  A source that is contiguous from row to row is read as
+ * one long stream.  Scattered rows are prefetched some rows ahead, because the hardware prefetcher stops at the end of
+ * each row.
  *
- * Where rows lie apart, memory is faster when some of them are walked together, a few lines of each in turn; processors
- * with AVX-512 do.  The others walk one row after the other: where source and destination rows lie a multiple of 4 KiB
- * apart, the load of a line has the low address bits of a streaming store that is under way, and processors that
- * compare only those (AMD's Zen 3 among them) would make it wait. */
+ * Scattered rows are faster if some of them are interleaved, a few lines of each in turn; this is done with AVX-512.
+ * Other processors copy one row after the other: if source and destination rows are a multiple of 4 KiB apart, a load
+ * has the same low address bits as a streaming store in progress, and processors that compare only those (such as AMD's
+ * Zen 3) delay the load. */
 #include "copy/line.h"
 
 #include <string.h>
 
 #define AHEAD       1024  /* bytes between prefetch and use in a long stream */
-#define LONG_STREAM 32768 /* bytes of a stream that is worth it */
-#define LONG_RUN    65536 /* a run that is a stream of its own */
-#define ROWS_AHEAD  32768 /* bytes between prefetch and use where rows lie apart: so many rows */
+#define LONG_STREAM 32768 /* bytes: shorter streams are not prefetched */
+#define LONG_RUN    65536 /* bytes: longer runs are streams of their own */
+#define ROWS_AHEAD  32768 /* bytes between prefetch and use of scattered rows */
 #define LEAST_AHEAD 8     /* rows */
 #define MOST_AHEAD  32
 #define SHORT_AHEAD 8192  /* bytes between prefetch and use of short rows that stay in the caches */
-#define LONG_ROW    2048  /* bytes: with shorter rows, what follows the last one is not asked for */
-#define TOGETHER    4     /* rows */
-#define IN_TURN     4     /* lines of each */
-#define STREAM_RUN  256   /* shorter runs stream only if they are whole lines */
-#define TILE_BYTES  4096  /* short rows of a dense destination are put together in a tile of this size */
+#define LONG_ROW    2048  /* bytes: shorter rows do not prefetch beyond the last one */
+#define TOGETHER    4     /* rows that are interleaved */
+#define IN_TURN     4     /* lines of each row in turn */
+#define STREAM_RUN  256   /* bytes: shorter runs are streamed only if they are whole lines */
+#define TILE_BYTES  4096  /* short rows of a dense destination are collected in a tile of this size */
 
 /* ---- plain stores ---- */
 
@@ -62,8 +62,8 @@ static void plain_rows(int64_t rows, size_t run, char *dst, int64_t dr, const ch
         for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, run);
 }
 
-/* Rows that are not in the caches: each asks for one that comes later. */
-static void asking_short_rows(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
+/* For rows that are not in the caches: each prefetches a later one. */
+static void prefetching_short_rows(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
     int64_t ahead = SHORT_AHEAD / (int64_t)run;
     for (int64_t r = 0; r < rows; r++) {
         if (r + ahead < rows) rshi_prefetch(src, (r + ahead) * sr, (int64_t)run);
@@ -71,10 +71,10 @@ static void asking_short_rows(int64_t rows, size_t run, char *dst, int64_t dr, c
     }
 }
 
-/* ---- streaming stores; what a level does is written once, around its way to move a line ---- */
+/* ---- streaming stores; the code is written once and compiled for each level's line function ---- */
 
-/* How far ahead of its use a source line is asked for, in bytes; 0: not at all.  What is asked for may lie beyond the
- * source, where asking does no harm.  What is short is a tile and in the cache already. */
+/* How many bytes ahead a source line is prefetched; 0: not at all.  The address may be beyond the source, where a
+ * prefetch is harmless.  Short runs are tiles, which are in the cache already. */
 static int64_t ahead_in_run(size_t bytes) { return bytes > LONG_STREAM ? AHEAD : 0; }
 
 static int64_t rows_ahead(size_t run) {
@@ -82,15 +82,15 @@ static int64_t rows_ahead(size_t run) {
     return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
-/* How lines are moved: `line` moves one; where there is an aside, some of its lines, moved by `past`, come after as
- * many of the others. */
+/* How lines are moved: `line` moves one.  If there is an aside, as many of its lines are moved by `past` after each
+ * group. */
 typedef struct way {
     line_fn *line, *past;
-    rshi_aside *aside; /* its destination is at the start of a line */
+    rshi_aside *aside; /* its destination is aligned to a line */
 } way;
 
-/* Rows that lie apart go to the second-level cache: in the first one, lines a power of two apart push one another out
- * before they are used. */
+/* Scattered rows are prefetched to the L2 cache: in L1, lines a power of two apart evict each other before they are
+ * used. */
 RSHI_INLINE void move_lines(line_fn *line, int64_t ahead, bool apart, size_t lines, char *dst, const char *src) {
     for (size_t i = 0; i < lines * RSHI_LINE; i += RSHI_LINE) {
         const void *there = (const void *)((uintptr_t)src + i + (uintptr_t)ahead);
@@ -144,8 +144,8 @@ RSHI_INLINE void stream_rows(way w, int64_t ahead, int64_t rows, size_t run, cha
             stream_run(w, ahead, true, dst + r * dr, src + r * sr, run);
 }
 
-/* Some lines of each row in turn, as many of each; what rows have besides, which is less than two lines, comes before
- * and after. */
+/* Interleaves several rows, some lines of each in turn, the same number of lines of each.  The remaining bytes, less
+ * than two lines per row, are copied before and after. */
 RSHI_INLINE void stream_together(way w, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
                                  int64_t sr) {
     size_t head[TOGETHER], least = run / RSHI_LINE;
@@ -174,14 +174,14 @@ RSHI_INLINE void stream_apart(way w, bool together, int64_t ahead, int64_t rows,
     stream_rows(w, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
 }
 
-/* Rows that ask for others: all of them, or short ones that have others after them. */
-static int64_t asking_rows(int64_t rows, size_t run) {
+/* The number of rows that prefetch others: all of them, or short ones that have rows after them. */
+static int64_t count_prefetching_rows(int64_t rows, size_t run) {
     return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
 }
 
 RSHI_INLINE void move_rows(way w, bool together, int64_t rows, size_t run, char *dst, int64_t dr, const char *src,
                            int64_t sr) {
-    int64_t asking = asking_rows(rows, run);
+    int64_t asking = count_prefetching_rows(rows, run);
     if (rows == 1 || run > LONG_RUN)
         for (int64_t r = 0; r < rows; r++) stream_run(w, ahead_in_run(run), false, dst + r * dr, src + r * sr, run);
     else if (sr == (int64_t)run)
@@ -214,7 +214,7 @@ static kept_rows_fn *const kept_rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(kept_r
 
 /* ---- choosing ---- */
 
-/* Short rows that follow each other in the destination become long ones in a tile. */
+/* Collects short rows that are consecutive in the destination in a tile, and streams the tile. */
 static void assemble_rows(rows_fn *stream, int64_t rows, size_t run, char *dst, const char *src, int64_t sr) {
     _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     int64_t step = (int64_t)(TILE_BYTES / run);
@@ -236,19 +236,19 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
         plain_rows(rows, run, dst, dr, src, sr);
 }
 
-/* Bring the destination to the start of a line. */
+/* Advances the destination to the start of a line. */
 static void align_aside(rshi_aside *a) {
     size_t head = head_of(a->dst, a->left);
     copy_short(a->dst, a->src, head);
     *a = (rshi_aside){a->dst + head, a->src + head, a->left - head};
 }
 
-/* Into the caches, from memory that is not in them.  The shortest rows are best left to the processor. */
+/* Copies from memory that is not in the caches into the caches.  The shortest rows need no prefetch. */
 static void copy_cold(rshi_aside *aside, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
     if (run <= STREAM_RUN) {
         plain_rows(rows, run, dst, dr, src, sr);
     } else if (run < LONG_ROW) {
-        asking_short_rows(rows, run, dst, dr, src, sr);
+        prefetching_short_rows(rows, run, dst, dr, src, sr);
     } else {
         align_aside(aside);
         kept_rows_at[rshi_simd_level()](aside, rows, run, dst, dr, src, sr);

@@ -1,12 +1,11 @@
-/* Strided: unit by unit at any strides, and the two doors between strided planes and dense tiles. */
+/* Strided: unit by unit at any strides; copies between strided planes and dense tiles. */
 #include "copy/impl.h"
 
 #include <string.h>
 
 #define TILE_BYTES 4096
 
-/* Four at a time by hand: left to themselves, compilers assemble vectors out of single elements here, which is slower.
- */
+/* Unrolled by hand: compilers would assemble vectors from single elements here, which is slower. */
 #define STRIDED(bytes)                                                                                                 \
     static void strided_##bytes(int64_t cols, char *dst, int64_t dc, const char *src, int64_t sc) {                    \
         for (; cols >= 4; cols -= 4, dst += 4 * dc, src += 4 * sc) {                                                   \
@@ -40,7 +39,7 @@ void rshi_strided_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64
     strided_fn *copy = strided_of(unit);
     if (rows <= cols)
         for (int64_t r = 0; r < rows; r++) copy(cols, dst + r * dr, dc, src + r * sr, sc);
-    else /* few columns: the long loop goes inside */
+    else /* few columns: make the long loop the inner one */
         for (int64_t c = 0; c < cols; c++) copy(rows, dst + c * dc, dr, src + c * sc, sr);
 }
 
@@ -69,7 +68,7 @@ rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted)
     return (rshi_tiling){.rows = rshi_min(all.rows, room / cols), .cols = cols};
 }
 
-/* A dense destination is put together in a tile and streamed; anything else is stored where it belongs. */
+/* For a dense destination, collects a tile and streams it; otherwise stores each unit directly. */
 void rshi_run_strided(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
     int64_t dr = rshi_plane_row(p, m->ds), dc = rshi_plane_col(p, m->ds);
     int64_t sr = rshi_plane_row(p, m->ss), sc = rshi_plane_col(p, m->ss);

@@ -1,8 +1,8 @@
 /* Transpose: the source is dense along the rows of the plane, the destination along its columns.
  *
- * Large planes are done in tiles: a piece of each of some source lines is copied side by side, that is transposed, and
- * the result leaves in runs.  Source lines are often a power of two apart, where the caches cannot hold many of them
- * together; side by side they can be. */
+ * Large planes are processed in tiles: pieces of several source lines are copied side by side, transposed, and written
+ * in runs.  Source lines are often a power of two apart, so that the caches can hold few of them; side by side they
+ * fit. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@
 #define STAGE_BYTES 16384 /* of pieces side by side */
 #define TILE_BYTES  32768
 #define TILE_ROWS   128
-#define LINES_AHEAD 16 /* between prefetch and use: more would push one another out of the cache */
+#define LINES_AHEAD 16 /* between prefetch and use: more lines would evict each other from the cache */
 
-/* `lines` pieces side by side. */
+/* Copies `lines` pieces side by side. */
 static void stage_pieces(int64_t lines, int64_t piece, char *stage, const char *src, int64_t sc) {
     for (int64_t i = 0; i < lines; i++, stage += piece, src += sc) {
         rshi_prefetch(src, LINES_AHEAD * sc, piece);
@@ -34,8 +34,9 @@ void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_
     }
 }
 
-/* One row of a tile, n bytes.  Of the line that it ends in, what is there waits in front of the row, for the next tile;
- * so does what waited there before.  A row that has a tile to itself does not wait. */
+/* Streams one row of a tile, n bytes.  The bytes of an incomplete last line are moved in front of the row, where the
+ * next tile completes the line; bytes that the previous tile left there are written first.  If a tile has less than a
+ * line per row, incomplete lines are written at once. */
 static void stream_row(char *dst, char *row, int64_t n, bool first, bool last) {
     int64_t before = first ? 0 : (int64_t)((uintptr_t)dst % RSHI_LINE);
     int64_t after = last ? 0 : (int64_t)((uintptr_t)(dst + n) % RSHI_LINE);
@@ -62,7 +63,7 @@ static void stream_tiles(size_t unit, rshi_tiling all, char *dst, int64_t dr, co
         }
 }
 
-/* Whole lines first, then the columns beside them, then the rows below. */
+/* Processes whole lines first, then the columns beside them, then the rows below. */
 static void stream_plane(size_t unit, rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc) {
     rshi_tiling done = rshi_lines_transpose(unit, all, dst, dr, src, sc);
     int64_t u = (int64_t)unit, beside = all.cols - done.cols, below = all.rows - done.rows;

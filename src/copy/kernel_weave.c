@@ -1,16 +1,16 @@
-/* Weave: short rows of several sources that alternate in the destination, as those of block-cyclic layouts do.
+/* Weave: short rows of several sources that alternate in the destination, as in block-cyclic layouts.
  *
- * One source after the other would write parts of lines, which costs the read of each line, or lines all over the
- * place.  Here all sources advance together: a small tile is put together, and its whole lines are streamed.  What is
- * left of the last line goes to the front of the next tile.  The tile is small so that reading and writing overlap.
- * Rows of several whole lines need no tile. */
+ * Copying one source after the other would write parts of lines, which costs a read of each line.  Here all sources
+ * advance together: rows are collected in a small tile, and its whole lines are streamed.  The rest of the last line
+ * moves to the front of the next tile.  The tile is small so that reading and writing overlap.  Rows of several whole
+ * lines need no tile. */
 #include "copy/line.h"
 
-#define SHORT_ROW  1024 /* bytes: longer rows are as fast alone */
+#define SHORT_ROW  1024 /* bytes: longer rows are as fast separately */
 #define TILE_BYTES 1024 /* of a tile, unless a single round is longer */
-#define MOST_ROUND 8192 /* bytes of one row of each source */
-#define SOME_LINES 128  /* bytes of a row that is not put into a tile */
-#define SOON       2048 /* bytes between prefetch and use of a source that is read without gaps */
+#define MOST_ROUND 8192 /* bytes of one row of each source, at most */
+#define SOME_LINES 128  /* bytes: shorter rows need a tile */
+#define SOON       2048 /* bytes between prefetch and use of a contiguous source */
 
 /* ---- choosing ---- */
 
@@ -21,7 +21,7 @@ bool rshi_move_weavable(const rshi_move *m) {
            m->ds[m->nd - 2] > row_bytes(m) && m->ds[m->nd - 2] <= MOST_ROUND;
 }
 
-/* By steps in the destination and by extents, but for the rows and how many there are of them. */
+/* Compares steps in the destination and extents, except the length and number of rows. */
 int rshi_move_compare_steps(const rshi_move *a, const rshi_move *b) {
     if (a->nd != b->nd) return a->nd - b->nd;
     for (int d = 0; d < a->nd - 1; d++) {
@@ -61,7 +61,7 @@ bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64
 typedef struct strand {
     const char *src;
     int64_t step, run; /* bytes from row to row, and of a row */
-    int64_t ahead;     /* to what is asked for; 0: nothing is */
+    int64_t ahead;     /* distance of the prefetch in bytes; 0: none */
 } strand;
 
 /* A plane: `rows` rounds of all n strands, then one of the first `tail`. */
@@ -102,7 +102,7 @@ static bool is_lines(const loom *w, const char *dst) {
     return all % RSHI_LINE == 0;
 }
 
-/* 16 bytes at a time; the last ones may overlap those before. */
+/* Copies 16 bytes at a time; the last 16 may overlap the previous ones. */
 RSHI_INLINE void copy_row(char *dst, const char *src, int64_t n) {
     int64_t i = 0;
     if (n < 16) {
@@ -113,7 +113,7 @@ RSHI_INLINE void copy_row(char *dst, const char *src, int64_t n) {
     if (i < n) memcpy(dst + n - 16, src + n - 16, 16);
 }
 
-/* `rounds` rows of one source; what it is read with is in registers, as bytes that are written might be anything. */
+/* Copies `rounds` rows of one source.  The strand is passed by value, because the bytes written might alias it. */
 RSHI_INLINE void fill_strand(strand s, int64_t rounds, int64_t round, char *tile) {
     for (int64_t i = 0; i < rounds && s.ahead; i++) rshi_prefetch(s.src, s.ahead + i * s.step, s.run);
     if (s.run >= 32 && s.run <= 48) /* three moves, the last two of which may overlap */
@@ -126,7 +126,7 @@ RSHI_INLINE void fill_strand(strand s, int64_t rounds, int64_t round, char *tile
         for (int64_t i = 0; i < rounds; i++, tile += round, s.src += s.step) copy_row(tile, s.src, s.run);
 }
 
-/* `rounds` rows of each of the first n sources; the end of what was filled. */
+/* Copies `rounds` rows of each of the first n sources; returns the end of the filled bytes. */
 static char *fill_tile(loom *w, int n, int64_t rounds, char *tile) {
     char *start = tile;
     for (int k = 0; k < n; tile += w->s[k].run, k++) {
@@ -136,8 +136,8 @@ static char *fill_tile(loom *w, int n, int64_t rounds, char *tile) {
     return start + (rounds - 1) * w->round + (tile - start);
 }
 
-/* Rows of a plane.  Bytes of a line that is not whole yet wait at the front of the tile. */
-static void weave(loom *w, char *dst) {
+/* Copies the rows of a plane.  The bytes of an incomplete line wait at the front of the tile. */
+static void weave_rows(loom *w, char *dst) {
     _Alignas(RSHI_PAGE) char tile[RSHI_LINE + TILE_BYTES + MOST_ROUND];
     int64_t step = rshi_max(1, TILE_BYTES / w->round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
     int64_t all = w->rows + (w->tail > 0), rounds;
@@ -152,7 +152,7 @@ static void weave(loom *w, char *dst) {
     }
 }
 
-/* The same row of the next plane, or what follows in a source that is read without gaps. */
+/* The distance of the prefetch: to the same row of the next plane, or a fixed one in a contiguous source. */
 static int64_t ahead_of(const rshi_plane *p, const int64_t *ss, int64_t run) {
     if (rshi_plane_row(p, ss) == run) return run < RSHI_LINE ? 0 : SOON;
     return p->dims > 2 ? ss[p->dims - 3] : 0;
@@ -171,5 +171,5 @@ void rshi_run_weave(const rshi_move *m, const rshi_plane *p, char *dst, const ch
     if (is_lines(&w, to))
         lines_at[rshi_simd_level()](&w, to);
     else
-        weave(&w, to);
+        weave_rows(&w, to);
 }

@@ -1,4 +1,4 @@
-/* copy/line: how each level moves a cache line past the caches, or into them. */
+/* copy/line: how each level copies a cache line, with streaming stores or into the caches. */
 #ifndef RESHARD_COPY_LINE_H
 #define RESHARD_COPY_LINE_H
 

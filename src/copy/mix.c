@@ -1,10 +1,10 @@
-/* Mix: what elements add to a digest, several at a time.
+/* Mix: the contribution of elements to a digest, several at a time.
  *
- * A digest is linear in the words of 32 bits that elements consist of.  Elements are cut into blocks at fixed
- * positions.  A block multiplies each of its words by the keys of its place, which are the same in every block, and the
- * sum by the keys of the block.  So a word costs two products of 32 bits, which vectors have; only a block costs
- * products of 64.  All sums are modulo 2^64: any part of a block may be added by anybody, in any order.
- * docs/digest.md has the formula. */
+ * A digest is linear in the 32-bit words of the elements.  Elements are divided into blocks at fixed positions.  In a
+ * block each word is multiplied by the keys of its position, which are the same in every block, and the sum is
+ * multiplied by the keys of the block.  So a word costs two 32-bit products, which vector units support; only a block
+ * costs 64-bit products.  All sums are modulo 2^64, so parts of a block may be added in any order.  docs/digest.md has
+ * the formula. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ RSHI_INLINE uint64_t scramble(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-/* Odd, so that a block with a change never adds what it would have added without. */
+/* Odd, so that a changed word always changes the contribution of its block. */
 static sums block_keys(uint64_t block) {
     return (sums){scramble(block + UINT64_C(0x9e3779b97f4a7c15)) | 1,
                   scramble(block + UINT64_C(0xd6e8feb86659fd93)) | 1};
@@ -37,13 +37,13 @@ static sums block_keys(uint64_t block) {
 #define KEYS_64(s, at) KEYS_16(s, at), KEYS_16(s, at + 16), KEYS_16(s, at + 32), KEYS_16(s, at + 48)
 #define KEYS_256(s, at) KEYS_64(s, at), KEYS_64(s, at + 64), KEYS_64(s, at + 128), KEYS_64(s, at + 192)
 
-/* By the place of a word in its block.  One more than there are, since vectors are loaded from odd places too. */
+/* By the position of a word in its block.  One extra entry, because vectors are also loaded from odd positions. */
 static const uint32_t keys_hi[BLOCK + 1] = {KEYS_256(0x2545f4914f6cdd1d, 0), KEYS_256(0x2545f4914f6cdd1d, 256),
                                             KEYS_256(0x2545f4914f6cdd1d, 512), KEYS_256(0x2545f4914f6cdd1d, 768)};
 static const uint32_t keys_lo[BLOCK + 1] = {KEYS_256(0x94d049bb133111eb, 0), KEYS_256(0x94d049bb133111eb, 256),
                                             KEYS_256(0x94d049bb133111eb, 512), KEYS_256(0x94d049bb133111eb, 768)};
 
-/* ---- words that follow each other in memory: elements of 1 or 2 bytes, or multiples of 4 ---- */
+/* ---- contiguous words: elements of 1 or 2 bytes, or multiples of 4 ---- */
 
 #define LOOP(type)                                                                                 \
     for (int64_t i = 0; i < n; i++) {                                                              \
@@ -53,7 +53,7 @@ static const uint32_t keys_lo[BLOCK + 1] = {KEYS_256(0x94d049bb133111eb, 0), KEY
         s.lo += (uint64_t)x * lo[i];                                                               \
     }
 
-/* `size` bytes of memory each, n of them, the first at `place`. */
+/* Sums n words of `size` bytes each; the first is at position `place` of its block. */
 RSHI_INLINE sums sum_words(const char *p, size_t size, int64_t n, int64_t place) {
     const uint32_t *hi = keys_hi + place, *lo = keys_lo + place;
     sums s = {0, 0};
@@ -78,13 +78,13 @@ RSHI_AVX2 RSHI_INLINE __m256i load_2(const char *p) {
 }
 RSHI_AVX2 RSHI_INLINE __m256i load_4(const char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 
-RSHI_AVX2 RSHI_INLINE uint64_t total(__m256i x) {
+RSHI_AVX2 RSHI_INLINE uint64_t horizontal_sum(__m256i x) {
     __m128i y = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     return (uint64_t)_mm_cvtsi128_si64(y) + (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(y, y));
 }
 
-/* Products are of the low halves of lanes: words at even places as they lie, words at odd places after a shift, with
- * keys that are loaded from one place further on. */
+/* The product instruction uses the low halves of lanes: words at even positions directly, words at odd positions after
+ * a shift, with keys loaded from the next position. */
 RSHI_AVX2 RSHI_INLINE __m256i products(__m256i even, __m256i odd, const uint32_t *key) {
     return _mm256_add_epi64(_mm256_mul_epu32(even, load_4((const char *)key)),
                             _mm256_mul_epu32(odd, load_4((const char *)(key + 1))));
@@ -100,7 +100,7 @@ RSHI_AVX2 RSHI_INLINE sums sum_vectors(load_fn *load, const char *p, size_t size
         lo = _mm256_add_epi64(lo, products(even, odd, keys_lo + place + i));
     }
     sums s = sum_words(p + i * (int64_t)size, size, n - i, place + i);
-    return (sums){s.hi + total(hi), s.lo + total(lo)};
+    return (sums){s.hi + horizontal_sum(hi), s.lo + horizontal_sum(lo)};
 }
 
 RSHI_AVX2 static sums sum_avx2(const char *p, size_t size, int64_t n, int64_t place) {
@@ -124,8 +124,8 @@ static int64_t words_of(size_t size) { return size <= 4 ? 1 : size <= 8 ? 2 : 4;
 #define GATHER(bytes)                                                                              \
     for (int64_t i = 0; i < n; i++) memcpy(word + i * words, p + i * step, bytes)
 
-/* n elements that lie anyhow become words that follow each other; bytes that are missing in a word are 0. */
-static void gather(const char *p, int64_t step, size_t size, int64_t n, uint32_t word[BLOCK]) {
+/* Copies n elements with any stride to contiguous words; missing bytes of a word are 0. */
+static void gather_words(const char *p, int64_t step, size_t size, int64_t n, uint32_t word[BLOCK]) {
     int64_t words = words_of(size);
     memset(word, 0, (size_t)(n * words) * sizeof *word);
     switch (size) {
@@ -144,7 +144,7 @@ static sums sum_block(const char *p, int64_t step, size_t size, int64_t n, int64
     bool whole = size == 1 || size == 2 || size == (size_t)words * 4;
     if (step == (int64_t)size && whole) return sum(p, size > 4 ? 4 : size, n * words, lane * words);
     uint32_t word[BLOCK];
-    gather(p, step, size, n, word);
+    gather_words(p, step, size, n, word);
     return sum((const char *)word, 4, n * words, lane * words);
 }
 

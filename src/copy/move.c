@@ -1,29 +1,29 @@
-/* Move: bring a move into canonical form, choose its kernel, and walk its outer dims. */
+/* Move: brings a move into canonical form, chooses its kernel, and loops over its outer dims. */
 #include "copy/impl.h"
 
 #include <stdlib.h>
 
-/* Below this a destination stays in the caches, where plain stores are faster and leave the data warm. */
+/* Smaller destinations stay in the caches, where plain stores are faster and leave the data cached. */
 #define STREAM_BYTES ((size_t)8 << 20)
 
-static int64_t *row(const rshi_move *m, int k) { return m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS; }
+static int64_t *source_strides(const rshi_move *m, int k) { return m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS; }
 
 static void copy_dim(rshi_move *m, int to, int from) {
     m->n[to] = m->n[from];
     m->ds[to] = m->ds[from];
-    for (int k = 0; k < m->nsrc; k++) row(m, k)[to] = row(m, k)[from];
+    for (int k = 0; k < m->nsrc; k++) source_strides(m, k)[to] = source_strides(m, k)[from];
 }
 
-static void swap(int64_t *a, int64_t *b) {
+static void swap_values(int64_t *a, int64_t *b) {
     int64_t t = *a;
     *a = *b;
     *b = t;
 }
 
 static void swap_dims(rshi_move *m, int a, int b) {
-    swap(&m->n[a], &m->n[b]);
-    swap(&m->ds[a], &m->ds[b]);
-    for (int k = 0; k < m->nsrc; k++) swap(&row(m, k)[a], &row(m, k)[b]);
+    swap_values(&m->n[a], &m->n[b]);
+    swap_values(&m->ds[a], &m->ds[b]);
+    for (int k = 0; k < m->nsrc; k++) swap_values(&source_strides(m, k)[a], &source_strides(m, k)[b]);
 }
 
 static bool is_empty(const rshi_move *m) {
@@ -39,21 +39,21 @@ static void drop_single(rshi_move *m) {
     m->nd = kept;
 }
 
-/* Insertion sort: there are at most 16 dims and they mostly come in order. */
+/* Insertion sort: there are at most 16 dims and they are mostly sorted. */
 static void sort_by_destination(rshi_move *m) {
     for (int i = 1; i < m->nd; i++)
         for (int d = i; d > 0 && llabs(m->ds[d - 1]) < llabs(m->ds[d]); d--) swap_dims(m, d - 1, d);
 }
 
-/* Do dims a (outer) and b (inner) walk like one dim on every side? */
+/* Can dims a (outer) and b (inner) be treated as one dim on every side? */
 static bool fusible(const rshi_move *m, int a, int b) {
     if (m->ds[a] != m->n[b] * m->ds[b]) return false;
     for (int k = 0; k < m->nsrc; k++)
-        if (row(m, k)[a] != m->n[b] * row(m, k)[b]) return false;
+        if (source_strides(m, k)[a] != m->n[b] * source_strides(m, k)[b]) return false;
     return true;
 }
 
-static void fuse(rshi_move *m) {
+static void fuse_dims(rshi_move *m) {
     int last = 0;
     for (int d = 1; d < m->nd; d++) {
         if (fusible(m, last, d)) {
@@ -73,16 +73,16 @@ static void ensure_a_dim(rshi_move *m) {
     m->nd = 1;
     m->n[0] = 1;
     m->ds[0] = (int64_t)rsh_dtype_size(m->to);
-    for (int k = 0; k < m->nsrc; k++) row(m, k)[0] = (int64_t)rsh_dtype_size(m->from);
+    for (int k = 0; k < m->nsrc; k++) source_strides(m, k)[0] = (int64_t)rsh_dtype_size(m->from);
 }
 
 static bool is_plain(const rshi_move *m) { return m->nsrc == 1 && m->from == m->to && m->divisor <= 1; }
 
 static bool is_unit_size(int64_t bytes) { return bytes <= 16 && (bytes & (bytes - 1)) == 0; }
 
-static bool unit_along(const rshi_move *m, int d) { return m->ds[d] == m->unit && row(m, 0)[d] == m->unit; }
+static bool unit_along(const rshi_move *m, int d) { return m->ds[d] == m->unit && source_strides(m, 0)[d] == m->unit; }
 
-/* A last dim that is a run of the size of some element makes that run the unit. */
+/* If the last dim is a run of 2, 4, 8 or 16 bytes, that run becomes the unit. */
 static void widen_unit(rshi_move *m) {
     int last = m->nd - 1;
     if (last == 0 || !unit_along(m, last) || !is_unit_size(m->n[last] * m->unit)) return;
@@ -90,19 +90,18 @@ static void widen_unit(rshi_move *m) {
     m->walked = last;
 }
 
-/* The dim along which the first source is dense while the destination is dense along the last dim; -1 if there is none.
- */
+/* The dim along which the first source is dense while the destination is dense along the last dim; -1: none. */
 static int crossing_dim(const rshi_move *m) {
     int last = m->walked - 1;
     if (m->nsrc == 0 || m->ds[last] != (int64_t)rsh_dtype_size(m->to) * (m->unit / (int)rsh_dtype_size(m->from)))
         return -1;
-    if (row(m, 0)[last] == m->unit) return -1;
+    if (source_strides(m, 0)[last] == m->unit) return -1;
     for (int d = last - 1; d >= 0; d--)
-        if (row(m, 0)[d] == m->unit) return d;
+        if (source_strides(m, 0)[d] == m->unit) return d;
     return -1;
 }
 
-/* Planes are the last two dims: bring the crossing dim there. */
+/* Makes the crossing dim the second to last, because planes are the last two dims. */
 static bool bring_crossing_dim(rshi_move *m) {
     int d = crossing_dim(m);
     if (d < 0) return false;
@@ -110,14 +109,14 @@ static bool bring_crossing_dim(rshi_move *m) {
     return true;
 }
 
-static rshi_kernel choose_plain(const rshi_move *m, bool crossing) {
+static rshi_kernel choose_plain_kernel(const rshi_move *m, bool crossing) {
     if (m->walked == m->nd && unit_along(m, m->nd - 1)) return m->nd == 1 ? RSHI_KERNEL_CONTIGUOUS : RSHI_KERNEL_ROWS;
     return crossing ? RSHI_KERNEL_TRANSPOSE : RSHI_KERNEL_STRIDED;
 }
 
-static rshi_kernel choose(const rshi_move *m, bool crossing) {
+static rshi_kernel choose_kernel(const rshi_move *m, bool crossing) {
     if (m->nsrc == 0) return RSHI_KERNEL_FILL;
-    if (is_plain(m)) return choose_plain(m, crossing);
+    if (is_plain(m)) return choose_plain_kernel(m, crossing);
     return m->nsrc == 1 && m->divisor <= 1 ? RSHI_KERNEL_CONVERT : RSHI_KERNEL_REDUCE;
 }
 
@@ -130,13 +129,13 @@ void rshi_move_prepare(rshi_move *m, size_t footprint) {
     if (is_empty(m)) return;
     drop_single(m);
     sort_by_destination(m);
-    fuse(m);
+    fuse_dims(m);
     ensure_a_dim(m);
     m->walked = m->nd;
     m->unit = (int)rsh_dtype_size(m->nsrc ? m->from : m->to);
     if (is_plain(m)) widen_unit(m);
     bool crossing = bring_crossing_dim(m);
-    m->kernel = choose(m, crossing);
+    m->kernel = choose_kernel(m, crossing);
     m->stream = rshi_copy_is_large(footprint);
     m->split = crossing ? m->walked - 2 : m->walked - 1;
     m->grain = crossing ? RSHI_CROSSING_ROWS : RSHI_LINE / m->unit;
@@ -149,8 +148,8 @@ static rshi_plane_fn *const kernels[RSHI_KERNEL_COUNT] = {
     [RSHI_KERNEL_FILL] = rshi_run_fill,       [RSHI_KERNEL_WEAVE] = rshi_run_weave,
 };
 
-/* The next plane, or false after the last one. */
-static bool advance(const rshi_move *m, rshi_plane *p, int64_t i0, int64_t i1) {
+/* Advances to the next plane; false after the last one. */
+static bool next_plane(const rshi_move *m, rshi_plane *p, int64_t i0, int64_t i1) {
     for (int d = p->dims - 3; d >= p->first; d--) {
         if (++p->index[d] < (d == p->first ? i1 : m->n[d])) return true;
         p->index[d] = d == p->first ? i0 : 0;
@@ -158,7 +157,7 @@ static bool advance(const rshi_move *m, rshi_plane *p, int64_t i0, int64_t i1) {
     return false;
 }
 
-static int64_t extent(const rshi_move *m, int d, int first, int64_t i0, int64_t i1) {
+static int64_t sub_move_extent(const rshi_move *m, int d, int first, int64_t i0, int64_t i1) {
     if (d < first) return 1;
     return d == first ? i1 - i0 : m->n[d];
 }
@@ -182,8 +181,8 @@ void rshi_move_run(const rshi_move *m, int first, int64_t i0, int64_t i1, char *
     p.dims = m->walked;
     for (int d = first; d < p.dims; d++) p.index[d] = 0;
     p.index[first] = i0;
-    p.rows = extent(m, p.dims - 2, first, i0, i1);
-    p.cols = extent(m, p.dims - 1, first, i0, i1);
+    p.rows = sub_move_extent(m, p.dims - 2, first, i0, i1);
+    p.cols = sub_move_extent(m, p.dims - 1, first, i0, i1);
     do kernels[m->kernel](m, &p, dst, src);
-    while (advance(m, &p, i0, i1));
+    while (next_plane(m, &p, i0, i1));
 }

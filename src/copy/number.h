@@ -1,7 +1,7 @@
-/* copy/number: the value of one element in another type.
+/* copy/number: conversion of one element to another type.
  *
- * Every function rounds at most once, to nearest even, and is written without branches so that
- * loops over it become vector code. */
+ * Every function rounds at most once, to nearest even, and has no branches, so that loops over it
+ * can be vectorised. */
 #ifndef RESHARD_COPY_NUMBER_H
 #define RESHARD_COPY_NUMBER_H
 
@@ -30,8 +30,8 @@ RSHI_INLINE double f64_of_bits(uint64_t u) {
     return x;
 }
 
-/* A choice without a branch: the compiler would put the arithmetic of a side into its branch, and
- * the loop would stay scalar. */
+/* A choice without a branch.  With a conditional the compiler would move arithmetic into a branch,
+ * and the loop would stay scalar. */
 RSHI_INLINE uint32_t pick32(bool condition, uint32_t yes, uint32_t no) {
     return no ^ ((no ^ yes) & -(uint32_t)condition);
 }
@@ -41,13 +41,15 @@ RSHI_INLINE uint64_t pick64(bool condition, uint64_t yes, uint64_t no) {
 
 /* ---- small floats: sign, `ebits` of exponent with bias 2^(ebits-1)-1, `mbits` of mantissa ---- */
 
-/* To a small float, from a wide one with MBITS of mantissa and EBITS of exponent.  Three answers
- * are computed and one is kept: normal:    add half a unit in the last place (less one if it would
- * be a tie to an even number) and cut; subnormal: adding 2^k, whose last place is the target's
- * smallest step, lets the processor round: the sum's low bits are it; NaN:       sign and leading
- * payload bits stay, the quiet bit is set. `top` is the code that everything too large becomes:
- * infinity, or NaN for f8e4m3.  What is compared has no sign bit and is compared as signed, for
- * which every processor has instructions. */
+/* To a small float, from a wide one with MBITS of mantissa and EBITS of exponent.  Three results
+ * are computed and one is chosen:
+ * - normal: adds half a unit in the last place (less one for a tie to an even number) and
+ *   truncates;
+ * - subnormal: adds 2^k, whose last place is the target's smallest step, so that the processor
+ *   rounds; the result is in the low bits of the sum;
+ * - NaN: keeps the sign and the leading payload bits, and sets the quiet bit.
+ * `top` is the code for values that are too large: infinity, or NaN for f8e4m3.  Compared values
+ * have no sign bit and are compared as signed, for which every processor has instructions. */
 #define SMALL_FROM(name, real, word, number, pick, to_bits, of_bits, MBITS, EBITS)                 \
     RSHI_INLINE uint32_t name(real x, int ebits, int mbits, uint32_t top) {                        \
         const int bias = (1 << (ebits - 1)) - 1, wide_bias = (1 << (EBITS - 1)) - 1,               \
@@ -101,7 +103,7 @@ RSHI_INLINE uint8_t f8e5m2_from_f64(double x) {
 }
 RSHI_INLINE uint16_t bf16_from_f64(double x) { return (uint16_t)small_from_f64(x, 8, 7, BF16_TOP); }
 
-/* bf16 is the upper half of f32: subnormals and infinity need no care. */
+/* bf16 is the upper half of f32: subnormals and infinity need no special treatment. */
 RSHI_INLINE uint16_t bf16_from_f32(float x) {
     uint32_t u = bits_of_f32(x);
     uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
@@ -109,7 +111,7 @@ RSHI_INLINE uint16_t bf16_from_f32(float x) {
 }
 RSHI_INLINE float f32_from_bf16(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }
 
-/* The largest exponent means infinity and NaN (NaNs come out quiet). */
+/* The largest exponent means infinity and NaN (NaNs become quiet). */
 RSHI_INLINE float f32_from_ieee_small(uint32_t h, int ebits, int mbits) {
     const int32_t top = ((1 << ebits) - 1) << mbits;
     int32_t a = (int32_t)(h & ((1u << (ebits + mbits)) - 1));
@@ -143,9 +145,9 @@ SATURATE(i32, int32_t, INT32_MIN, INT32_MAX, 2147483648.0)
 SATURATE(u64, uint64_t, 0, UINT64_MAX, 18446744073709551616.0)
 SATURATE(i64, int64_t, INT64_MIN, INT64_MAX, 9223372036854775808.0)
 
-/* A 64-bit magnitude cut to the 53 bits of a double, with a last bit that is set if anything was
- * lost ("rounded to odd").  A second rounding to 51 bits or fewer then gives what a single one
- * would. */
+/* Truncates a 64-bit magnitude to the 53 bits of a double, with the last bit set if anything was
+ * lost ("rounded to odd").  A second rounding to 51 bits or fewer then gives the result of a single
+ * rounding. */
 RSHI_INLINE double odd_from_u64(uint64_t x) {
     if (x >> 53 == 0) return (double)x;
     uint64_t lost = x & 0x7ff;

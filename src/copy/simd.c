@@ -1,4 +1,4 @@
-/* Simd: which vector instructions this process uses, found once. */
+/* Simd: which vector instructions this process uses, detected once. */
 #include "copy/impl.h"
 
 #include <stdatomic.h>
@@ -8,14 +8,14 @@
 #endif
 
 #if RSHI_X86
-/* Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name. */
+/* By CPUID, because not every compiler's __builtin_cpu_supports knows the name. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 #endif
 
-static rshi_simd offered(void) {
+static rshi_simd detect_level(void) {
 #if RSHI_X86
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -26,19 +26,19 @@ static rshi_simd offered(void) {
     return RSHI_SIMD_GENERIC;
 }
 
-/* The environment may lower the level, never raise it.  A wrong word was refused by rshi_settings_check. */
-static rshi_simd choose(void) {
-    rshi_simd best = offered(), wish = best;
+/* The environment may select a lower level, never a higher one.  rshi_settings_check has rejected invalid words. */
+static rshi_simd choose_level(void) {
+    rshi_simd best = detect_level(), wish = best;
     rshi_setting_simd(&wish);
     return wish < best ? wish : best;
 }
 
-/* Two threads that come first at once find the same answer, so a relaxed store is enough. */
+/* If two threads detect at the same time, both get the same result, so a relaxed store is enough. */
 rshi_simd rshi_simd_level(void) {
     static _Atomic int found = -1;
     int level = atomic_load_explicit(&found, memory_order_relaxed);
     if (level < 0) {
-        level = (int)choose();
+        level = (int)choose_level();
         atomic_store_explicit(&found, level, memory_order_relaxed);
     }
     return (rshi_simd)level;
@@ -46,7 +46,7 @@ rshi_simd rshi_simd_level(void) {
 
 const char *rshi_copy_simd(void) { return rshi_simd_names[rshi_simd_level()]; }
 
-/* Streaming stores are not ordered with later plain stores (the flag that says "ready") unless fenced. */
+/* Streaming stores are not ordered with later plain stores (such as the ready flag) unless fenced. */
 void rshi_copy_fence(void) {
 #if RSHI_X86
     _mm_sfence();

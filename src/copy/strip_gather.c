@@ -1,13 +1,12 @@
-/* Gather: strips of short rows that follow one another in the destination, put together in a tile and written in whole
- * lines. */
+/* Gather: collects strips of short rows that are consecutive in the destination in a tile, and writes whole lines. */
 #include "copy/impl.h"
 
 #include <string.h>
 
-#define SHORT_RUN 256  /* longer rows are streamed one by one */
-#define MOST      1024 /* bytes of a strip that is worth putting together with others */
+#define SHORT_RUN 256  /* bytes: longer rows are streamed one by one */
+#define MOST      1024 /* bytes: larger strips are not collected */
 
-_Static_assert(RSHI_GATHER_ROOM >= MOST + RSHI_LINE, "a strip fits behind a tile that is nearly full");
+_Static_assert(RSHI_GATHER_ROOM >= MOST + RSHI_LINE, "a strip must fit behind a nearly full tile");
 
 bool rshi_gather_takes(const rshi_strip *r) {
     return r->run < SHORT_RUN && r->run % RSHI_LINE && r->dr == r->run && (int64_t)r->rows * r->run <= MOST;
@@ -20,7 +19,7 @@ void rshi_gather_end(rshi_gather *g) {
     g->dst = NULL;
 }
 
-/* What does not fill a line waits for what follows. */
+/* Writes whole lines; an incomplete line waits for the next strip. */
 static void write_lines(rshi_gather *g) {
     size_t lines = g->to - g->to % RSHI_LINE;
     rshi_rows_copy(true, 1, lines - g->from, g->dst + g->from, 0, g->tile + g->from, 0);

@@ -1,18 +1,18 @@
 /* Transpose: dst[r][c] = src[c][r] on planes of any size, in registers.
  *
- * The heart is a small tile.  A 16-byte lane holds N = 16/unit units.  Reading N lanes, each from another source line,
- * and interleaving them log2(N) times in perfect-shuffle order leaves in lane j what the N sources had at position j:
- * an N x N transpose.  Wider registers do 2 or 4 of these side by side, so a store is 16, 32 or 64 bytes of one
- * destination row.
+ * The innermost part is a small tile.  A 16-byte lane holds N = 16/unit units.  N lanes are loaded, each from another
+ * source line, and interleaved log2(N) times in perfect-shuffle order.  Lane j then has the units that the N sources
+ * had at position j: an N x N transpose.  Wider registers process 2 or 4 of these side by side, so a store is 16, 32 or
+ * 64 bytes of one destination row.
  *
- * Small tiles are walked along the destination rows in bands of BAND_BYTES of source, so that every source line that is
- * fetched is used up.  The processor does not guess an access with a stride of a whole source row, so lines are
- * prefetched by hand. */
+ * Small tiles are processed along the destination rows in bands of BAND_BYTES of source, so that every fetched source
+ * line is used completely.  The hardware prefetcher does not predict a stride of a whole source row, so lines are
+ * prefetched explicitly. */
 #include "copy/impl.h"
 
 #include <string.h>
 
-/* Edges, and machines without vectors: row by row. */
+/* For edges, and for machines without vectors: row by row. */
 static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
                            int64_t sc) {
     rshi_strided_copy(unit, rows, cols, dst, dr, (int64_t)unit, src, (int64_t)unit, sc);
@@ -20,21 +20,21 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
 
 #if RSHI_X86
 
-/* Bytes of each source line that a band uses: long pieces suit memory, but a small unit makes them many rows. */
+/* Bytes of each source line in a band: long pieces are faster to read, but with a small unit they mean many rows. */
 #define BAND_BYTES(unit) ((unit) <= 2 ? 128 : 512)
-/* Of the small units many small tiles share a source line.  Source lines are often a power of two apart, where the
- * first-level cache cannot hold them together, so they are first copied side by side. */
+/* With small units, many small tiles share a source line.  Source lines are often a power of two apart, so that the L1
+ * cache cannot hold them together; they are first copied side by side. */
 #define IS_STAGED(unit) ((unit) <= 2)
-#define NEAR            1024 /* source lines at most as many bytes apart are side by side already, and in the cache */
+#define NEAR            1024 /* source lines that are at most this many bytes apart need not be copied */
 #define AHEAD           32 /* source lines between prefetch and use */
 
-/* One pass of the perfect shuffle over n vectors. */
+/* One pass of a perfect shuffle over n vectors. */
 #define SHUFFLE(n, lo, hi, in, out)                                                                                    \
     RSHI_UNROLL for (int i = 0; i < (n) / 2; i++) {                                                                    \
         (out)[2 * i] = lo((in)[i], (in)[i + (n) / 2]);                                                                 \
         (out)[2 * i + 1] = hi((in)[i], (in)[i + (n) / 2]);                                                             \
     }
-/* As many passes as the unit needs; from v, by way of w, and back to v after an even number. */
+/* As many passes as the unit needs, between v and w; the result is in v after an even number. */
 #define SHUFFLES_16(lo, hi) enum { EVEN = 1 };
 #define SHUFFLES_8(lo, hi)                                                                                             \
     enum { EVEN = 0 };                                                                                                 \
@@ -50,7 +50,7 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
     SHUFFLE(16, lo##8, hi##8, v, w)                                                                                    \
     SHUFFLE(16, lo##8, hi##8, w, v) SHUFFLE(16, lo##8, hi##8, v, w) SHUFFLE(16, lo##8, hi##8, w, v)
 
-/* A register of lanes from source lines that are `far` bytes apart. */
+/* Loads a register of lanes from source lines that are `far` bytes apart. */
 RSHI_INLINE __m128i lane(const char *src) { return _mm_loadu_si128((const __m128i *)(const void *)src); }
 RSHI_INLINE __m128i lanes_generic(const char *src, int64_t far) { return (void)far, lane(src); }
 RSHI_AVX2 RSHI_INLINE __m256i lanes_avx2(const char *src, int64_t far) {
@@ -63,13 +63,13 @@ RSHI_INLINE void put_generic(char *dst, __m128i v) { _mm_storeu_si128((__m128i *
 RSHI_AVX2 RSHI_INLINE void put_avx2(char *dst, __m256i v) { _mm256_storeu_si256((__m256i *)(void *)dst, v); }
 RSHI_AVX512 RSHI_INLINE void put_avx512(char *dst, __m512i v) { _mm512_storeu_si512(dst, v); }
 
-/* `lines` source lines side by side, `bytes` (a multiple of 16) of each. */
+/* Copies `lines` source lines side by side, `bytes` (a multiple of 16) of each. */
 RSHI_INLINE void stage_lines(int64_t lines, int64_t bytes, char *stage, int64_t step, const char *src, int64_t sc) {
     for (int64_t i = 0; i < lines; i++)
         for (int64_t b = 0; b < bytes; b += 16) memcpy(stage + i * step + b, src + i * sc + b, 16);
 }
 
-/* N rows by W columns. */
+/* Transposes N rows by W columns. */
 #define SMALL_TILE(target, level, vec, unit, lo, hi)                                                                   \
     target RSHI_INLINE void tile_##unit##_##level(char *dst, int64_t dr, const char *src, int64_t sc) {                \
         enum { N = 16 / (unit) };                                                                                      \
@@ -132,7 +132,7 @@ void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int
 
 #else
 
-/* Blocks of a line by a line, so that a source line is used up before it leaves the first-level cache. */
+/* Blocks of one line by one line, so that a source line is used up before it leaves the L1 cache. */
 void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
     int64_t u = (int64_t)unit, step = RSHI_LINE / u;
     for (int64_t r = 0; r < rows; r += step)

@@ -1,30 +1,31 @@
-/* Lines: transposes that leave the registers as whole cache lines, past the caches.
+/* Lines: transposes whose results are streamed to memory as whole cache lines.
  *
- * A tile is a line of each of W = 64 / unit source lines; it becomes a line of each of W destination rows.  Every line
- * is loaded once and stored once, so nothing has to stay in a cache.  Tiles follow each other along the source: W long
- * streams, which the processor fetches ahead by itself, while the stores go to a new row each time and need no order.
+ * A tile consists of one line of each of W = 64 / unit source rows; it becomes one line of each of W destination rows.
+ * Every line is loaded once and stored once, so nothing has to stay in a cache.  Tiles follow each other along the
+ * source: the processor prefetches the W long streams by itself, while the stores go to a different row each time,
+ * which is fast in any order.
  *
- * Units of less than 4 bytes are first interleaved from neighbouring source lines until 4 bytes of a destination row
+ * Units of less than 4 bytes are first interleaved from neighbouring source rows until 4 bytes of a destination row
  * are together; the rest is a transpose of 16 x 16 words.
  *
- * Destination rows that do not start with a line are stored in lines all the same: what a tile has for a row waits
- * until the next tile completes the line. */
+ * Destination rows that are not aligned to lines are stored in lines too: the bytes of an incomplete line wait until
+ * the next tile completes it. */
 #include "copy/impl.h"
 
 #include <string.h>
 
 #if RSHI_X86
 
-#define BAND_BYTES 4096 /* of source lines, before the walk turns to the next W of them */
-#define BAND_ROWS  1024 /* and of destination rows: as many pages are written in turn */
+#define BAND_BYTES 4096 /* of each source row, before the next W rows are processed */
+#define BAND_ROWS  1024 /* destination rows of a band; each is on another page */
 #define AHEAD      512  /* bytes between prefetch and use */
 
-/* Where the tiles of one column of tiles go. */
+/* The destination of one column of tiles. */
 typedef struct target {
     char *dst;
     int64_t dr;
-    char *waiting; /* a line for each row; NULL: rows are whole lines */
-    bool first;    /* nothing waits yet */
+    char *waiting; /* an incomplete line for each row; NULL: rows are aligned */
+    bool first;    /* nothing is waiting yet */
 } target;
 
 typedef void put_fn(const target *t, int64_t row, __m512i v);
@@ -35,7 +36,7 @@ RSHI_AVX512 RSHI_INLINE void put_whole(const target *t, int64_t row, __m512i v) 
     _mm512_stream_si512((__m512i *)(void *)(t->dst + row * t->dr), v);
 }
 
-/* The end of what waited and the beginning of v are a line. */
+/* Combines the end of the waiting bytes and the beginning of v to a line. */
 RSHI_AVX512 RSHI_INLINE void put_skewed(const target *t, int64_t row, __m512i v) {
     static const uint16_t place[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -50,7 +51,7 @@ RSHI_AVX512 RSHI_INLINE void put_skewed(const target *t, int64_t row, __m512i v)
 
 /* ---- tiles ---- */
 
-/* 4 x 4 lanes of 16 bytes. */
+/* Transposes 4 x 4 lanes of 16 bytes. */
 RSHI_AVX512 RSHI_INLINE void transpose_lanes(__m512i v[4]) {
     __m512i even_a = _mm512_shuffle_i64x2(v[0], v[1], 0x88), even_b = _mm512_shuffle_i64x2(v[2], v[3], 0x88);
     __m512i odd_a = _mm512_shuffle_i64x2(v[0], v[1], 0xdd), odd_b = _mm512_shuffle_i64x2(v[2], v[3], 0xdd);
@@ -60,8 +61,7 @@ RSHI_AVX512 RSHI_INLINE void transpose_lanes(__m512i v[4]) {
     v[3] = _mm512_shuffle_i64x2(odd_a, odd_b, 0xdd);
 }
 
-/* 16 x 16 words: within lanes of 16 bytes, then whole lanes.  v[i] then has word i of every source.
- */
+/* Transposes 16 x 16 words: within lanes of 16 bytes, then whole lanes.  v[i] then has word i of every source. */
 RSHI_AVX512 RSHI_INLINE void transpose_words(__m512i v[16]) {
     __m512i w[16];
     RSHI_UNROLL for (int i = 0; i < 16; i += 2) {
@@ -88,8 +88,7 @@ RSHI_AVX512 RSHI_INLINE void tile_4(put_fn *put, const target *t, int64_t row, c
     RSHI_UNROLL for (int i = 0; i < 16; i++) put(t, row + i, v[i]);
 }
 
-/* 16 x 16 words that lie side by side; those of a lane are four rows that follow each other, and lanes are `lane`
- * rows apart. */
+/* Transposes and stores 16 x 16 words; those of a lane are four consecutive rows, and lanes are `lane` rows apart. */
 RSHI_AVX512 RSHI_INLINE void put_words(put_fn *put, const target *t, int64_t row, int64_t lane, const __m512i *words) {
     __m512i v[16];
     RSHI_UNROLL for (int i = 0; i < 16; i++) v[i] = words[i];
@@ -128,7 +127,7 @@ RSHI_AVX512 RSHI_INLINE void tile_16(put_fn *put, const target *t, int64_t row, 
     RSHI_UNROLL for (int i = 0; i < 4; i++) put(t, row + i, v[i]);
 }
 
-/* Pairs of 8 bytes become lanes: those of even and those of odd rows. */
+/* Combines pairs of 8 bytes to lanes: those of even and those of odd rows. */
 RSHI_AVX512 RSHI_INLINE void tile_8(put_fn *put, const target *t, int64_t row, const char *src, int64_t sc) {
     __m512i even[4], odd[4];
     RSHI_UNROLL for (int i = 0; i < 4; i++) {
@@ -144,7 +143,7 @@ RSHI_AVX512 RSHI_INLINE void tile_8(put_fn *put, const target *t, int64_t row, c
     }
 }
 
-/* The same with a conversion: two sources are rounded as bf16_from_f32 does and make words. */
+/* The same with a conversion: two sources are rounded like bf16_from_f32 and combined to words. */
 RSHI_AVX512 RSHI_INLINE __m512i round_bf16(const char *src) {
     __m512i u = load(src), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
@@ -163,9 +162,9 @@ RSHI_AVX512 RSHI_INLINE void tile_bf16(put_fn *put, const target *t, int64_t row
     RSHI_UNROLL for (int i = 0; i < 16; i++) put(t, row + i, v[i]);
 }
 
-/* ---- bands: some destination rows, all columns; whole tiles ---- */
+/* ---- bands: some destination rows, all columns, whole tiles ---- */
 
-RSHI_AVX512 static void flush(const target *t, int64_t rows) {
+RSHI_AVX512 static void flush_waiting(const target *t, int64_t rows) {
     for (int64_t r = 0; r < rows; r++) {
         char *dst = t->dst + r * t->dr;
         int64_t past = (int64_t)((uintptr_t)dst % RSHI_LINE);
@@ -173,8 +172,8 @@ RSHI_AVX512 static void flush(const target *t, int64_t rows) {
     }
 }
 
-/* Ask for what follows in a band of source lines, `at` bytes into it, or in the next band. */
-RSHI_INLINE void ask(int64_t lines, int64_t at, int64_t bytes, const char *src, int64_t sc) {
+/* Prefetches what follows in a band of source rows, `at` bytes into it, or in the next band. */
+RSHI_INLINE void prefetch_band(int64_t lines, int64_t at, int64_t bytes, const char *src, int64_t sc) {
     int64_t next = at + AHEAD < bytes ? at + AHEAD : at + AHEAD - bytes + lines * sc;
     for (int64_t i = 0; i < lines; i++) rshi_prefetch(src, next + i * sc, 1);
 }
@@ -187,10 +186,10 @@ RSHI_INLINE void ask(int64_t lines, int64_t at, int64_t bytes, const char *src, 
         target t = {dst, dr, waiting, true};                                                                           \
         for (int64_t c = 0; c < cols; c += W, src += W * sc, t.dst += RSHI_LINE, t.first = false)                      \
             for (int64_t r = 0; r < rows; r += H) {                                                                    \
-                ask(W, r * (from), rows * (from), src, sc);                                                            \
+                prefetch_band(W, r * (from), rows * (from), src, sc);                                                  \
                 tile_##tile(put, &t, r, src + r * (from), sc);                                                         \
             }                                                                                                          \
-        if (put == put_skewed) flush(&t, rows);                                                                        \
+        if (put == put_skewed) flush_waiting(&t, rows);                                                               \
     }
 
 #define TILES(X) X(1, 1, 1) X(2, 2, 2) X(4, 4, 4) X(8, 8, 8) X(16, 16, 16) X(bf16, 4, 2)
@@ -206,13 +205,14 @@ typedef struct tiling {
 static const tiling tilings[] = {TILES(ENTRY)}; /* of units by the log2 of their size, then of f32 to bf16 */
 enum { TO_BF16 = 5 };
 
-/* Rows of an odd address cannot be put together of words of 2 bytes. */
+/* Rows with an odd address are not supported, because lines are composed of 2-byte words. */
 static bool is_possible(const tiling *t, const rshi_tiling *all, const char *dst, int64_t dr) {
     return rshi_simd_level() == RSHI_SIMD_AVX512 && ((uintptr_t)dst | (uint64_t)dr) % 2 == 0 &&
            all->rows >= RSHI_LINE / t->from && all->cols >= RSHI_LINE / t->to;
 }
 
-static rshi_tiling run(const tiling *t, rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc) {
+static rshi_tiling transpose_in_lines(const tiling *t, rshi_tiling all, char *dst, int64_t dr, const char *src,
+                                      int64_t sc) {
     if (!is_possible(t, &all, dst, dr)) return (rshi_tiling){0, 0};
     int64_t h = RSHI_LINE / t->from, w = RSHI_LINE / t->to, step = rshi_min(BAND_ROWS, BAND_BYTES / t->from);
     rshi_tiling done = {all.rows / h * h, all.cols / w * w};
@@ -223,11 +223,11 @@ static rshi_tiling run(const tiling *t, rshi_tiling all, char *dst, int64_t dr, 
 }
 
 rshi_tiling rshi_lines_transpose(size_t unit, rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc) {
-    return run(&tilings[__builtin_ctz((unsigned)unit)], all, dst, dr, src, sc);
+    return transpose_in_lines(&tilings[__builtin_ctz((unsigned)unit)], all, dst, dr, src, sc);
 }
 
 rshi_tiling rshi_lines_to_bf16(rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc) {
-    return run(&tilings[TO_BF16], all, dst, dr, src, sc);
+    return transpose_in_lines(&tilings[TO_BF16], all, dst, dr, src, sc);
 }
 
 #else

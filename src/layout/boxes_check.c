@@ -1,11 +1,11 @@
 /* Boxes check: do boxes tile a tensor exactly?
  *
- * Let f be the number of boxes that hold an element, minus one.  Boxes tile if f is 0 everywhere, and that is so if its
- * differences along all dims are; they are 0 except at corners of boxes, where every box counts +1 or -1.  The sweep
- * goes through the coordinates of the first dim at which boxes begin (+) or end (-): what begins and ends at one of
- * them must cancel, as boxes of the dims that remain.  Equal faces of neighbours do so at once, the rest is swept along
- * the next dim.  Where something is left over at the end is the first element, in row-major order, whose f is not 0:
- * all differences before it are 0, so the excess left there is its f.
+ * Let f be the number of boxes that hold an element, minus one.  Boxes tile the tensor if f is 0 everywhere, which is
+ * true if its differences along all dims are 0.  These are 0 except at corners of boxes, where every box counts +1 or
+ * -1.  The sweep visits the coordinates of the first dim at which boxes begin (+) or end (-).  The faces at each
+ * coordinate must cancel, as boxes of the remaining dims.  Equal faces of neighbours cancel at once; the rest is swept
+ * along the next dim.  If something is left over at the end, it is at the first element, in row-major order, whose f is
+ * not 0: all differences before it are 0, so the excess there is its f.
  *
  * Cost: one sort of 2n faces if neighbours share whole faces, as in grids and slabs; never more than n * 2^ndim
  * corners, and never memory for more than 2n faces per dim. */
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A box that begins or ends at coordinate `x` of the dim before `dim`; dims from there on are still to be swept. */
+/* A box that begins or ends at coordinate `x` of the dim before `dim`; the dims from `dim` on are not swept yet. */
 typedef struct face {
     int64_t x;
     const rsh_box *box;
@@ -26,25 +26,25 @@ typedef struct face {
 
 typedef struct sweep {
     int ndim;
-    int64_t element[RSH_MAX_NDIM]; /* under the sweep */
-    int64_t excess;                /* f of `element`, where the sweep found it not 0 */
+    int64_t element[RSH_MAX_NDIM]; /* current position of the sweep */
+    int64_t excess;                /* f of `element` if it is not 0; ends the sweep */
 } sweep;
 
-static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
+static int compare_coordinates(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 
-/* By coordinate, then faces that are equal in the dims that remain next to each other. */
+/* Sorts by coordinate; faces that are equal in the remaining dims become neighbours. */
 static int compare_faces(const void *x, const void *y) {
     const face *a = x, *b = y;
-    int c = compare(a->x, b->x);
+    int c = compare_coordinates(a->x, b->x);
     for (int d = a->dim; !c && d < a->ndim; d++) {
-        c = compare(a->box->lo[d], b->box->lo[d]);
-        if (!c) c = compare(a->box->hi[d], b->box->hi[d]);
+        c = compare_coordinates(a->box->lo[d], b->box->lo[d]);
+        if (!c) c = compare_coordinates(a->box->hi[d], b->box->hi[d]);
     }
     return c;
 }
 
-/* Drop what cancels from sorted faces; returns how many stay. */
-static int64_t cancel(face *f, int64_t n) {
+/* Removes pairs that cancel from sorted faces; returns the number that remains. */
+static int64_t cancel_faces(face *f, int64_t n) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n;) {
         face key = f[i];
@@ -58,7 +58,7 @@ static int64_t cancel(face *f, int64_t n) {
     return kept;
 }
 
-/* Where boxes begin and end along `dim`; 2n faces.  NULL: no memory. */
+/* Lists where boxes begin and end along `dim`; 2n faces.  NULL: no memory. */
 static face *list_faces(const face *boxes, int64_t n, int dim) {
     face *f = rshi_alloc((size_t)n, 2 * sizeof *f);
     for (int64_t i = 0; f && i < n; i++) {
@@ -71,14 +71,14 @@ static face *list_faces(const face *boxes, int64_t n, int dim) {
     return f;
 }
 
-/* Do all boxes reach from the same lo to the same hi along `dim`?  Then it can be left out. */
+/* Do all boxes have the same lo and hi along `dim`?  Then the dim can be skipped. */
 static bool all_agree(const face *boxes, int64_t n, int dim) {
     for (int64_t i = 1; i < n; i++)
         if (boxes[i].box->lo[dim] != boxes->box->lo[dim] || boxes[i].box->hi[dim] != boxes->box->hi[dim]) return false;
     return true;
 }
 
-/* Sweep n > 0 boxes along `dim` and, at each coordinate where not all cancels, along the dims after it. */
+/* Sweeps n > 0 boxes along `dim` and, at each coordinate where faces remain, along the dims after it. */
 static rsh_status sweep_dim(sweep *s, const face *boxes, int64_t n, int dim) {
     if (dim == s->ndim) {
         for (int64_t i = 0; i < n; i++) s->excess += boxes[i].sign;
@@ -91,7 +91,7 @@ static rsh_status sweep_dim(sweep *s, const face *boxes, int64_t n, int dim) {
     face *f = list_faces(boxes, n, dim);
     if (!f) return rshi_nomem();
     qsort(f, 2 * (size_t)n, sizeof *f, compare_faces);
-    int64_t kept = cancel(f, 2 * n);
+    int64_t kept = cancel_faces(f, 2 * n);
     rsh_status st = RSH_OK;
     for (int64_t i = 0, next; i < kept && !st && !s->excess; i = next) {
         for (next = i; next < kept && f[next].x == f[i].x;) next++;
@@ -108,21 +108,21 @@ static bool is_empty(const rsh_box *box, int ndim) {
     return false;
 }
 
-static bool holds(const rsh_box *box, const sweep *s) {
+static bool box_holds_element(const rsh_box *box, const sweep *s) {
     for (int d = 0; d < s->ndim; d++)
         if (s->element[d] < box->lo[d] || s->element[d] >= box->hi[d]) return false;
     return true;
 }
 
-/* ---- sentences ---- */
+/* ---- error messages ---- */
 
 typedef struct sentence {
     char text[RSHI_DETAIL_BYTES];
     size_t length;
 } sentence;
 
-static void say(sentence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(sentence *s, const char *format, ...) {
+static void append(sentence *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(sentence *s, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(s->text + s->length, sizeof s->text - s->length, format, args);
@@ -130,43 +130,43 @@ static void say(sentence *s, const char *format, ...) {
     s->length += (size_t)rshi_min(n, (int64_t)(sizeof s->text - s->length) - 1);
 }
 
-/* As in the text, except that a long list of ranks is cut short. */
-static void say_box(sentence *s, const rsh_ranked_box *box, int ndim) {
-    for (int64_t i = 0; i < rshi_min(box->nranks, 4); i++) say(s, "%s%" PRId64, i ? "," : "", box->ranks[i]);
-    say(s, box->nranks > 4 ? ",...:[" : ":[");
-    for (int d = 0; d < ndim; d++) say(s, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
-    say(s, "]");
+/* Formats a box as in the notation, except that a long list of ranks is truncated. */
+static void append_box(sentence *s, const rsh_ranked_box *box, int ndim) {
+    for (int64_t i = 0; i < rshi_min(box->nranks, 4); i++) append(s, "%s%" PRId64, i ? "," : "", box->ranks[i]);
+    append(s, box->nranks > 4 ? ",...:[" : ":[");
+    for (int d = 0; d < ndim; d++) append(s, "%s%" PRId64 ":%" PRId64, d ? "," : "", box->box.lo[d], box->box.hi[d]);
+    append(s, "]");
 }
 
-static void say_element(sentence *s, const sweep *w) {
-    say(s, "element [");
-    for (int d = 0; d < w->ndim; d++) say(s, "%s%" PRId64, d ? "," : "", w->element[d]);
-    say(s, "]");
+static void append_element(sentence *s, const sweep *w) {
+    append(s, "element [");
+    for (int d = 0; d < w->ndim; d++) append(s, "%s%" PRId64, d ? "," : "", w->element[d]);
+    append(s, "]");
 }
 
-static rsh_status fail(const rshi_text_origin *origin, int at, const sentence *s) {
+static rsh_status fail_with(const rshi_text_origin *origin, int at, const sentence *s) {
     return rshi_origin_fail(origin, (rshi_text_place){.at = at}, RSH_EVALUE, "%s", s->text);
 }
 
 static rsh_status fail_doubled(const rsh_layout *l, const rshi_text_origin *origin, const sweep *w) {
     int64_t first = 0, second;
-    while (!holds(&l->desc.boxes[first].box, w)) first++;
-    for (second = first + 1; !holds(&l->desc.boxes[second].box, w);) second++;
+    while (!box_holds_element(&l->desc.boxes[first].box, w)) first++;
+    for (second = first + 1; !box_holds_element(&l->desc.boxes[second].box, w);) second++;
     sentence s = {.length = 0};
-    say(&s, "boxes ");
-    say_box(&s, &l->desc.boxes[first], l->desc.ndim);
-    say(&s, " and ");
-    say_box(&s, &l->desc.boxes[second], l->desc.ndim);
-    say(&s, " both hold ");
-    say_element(&s, w);
-    return fail(origin, rshi_origin_at(origin->box, second), &s);
+    append(&s, "boxes ");
+    append_box(&s, &l->desc.boxes[first], l->desc.ndim);
+    append(&s, " and ");
+    append_box(&s, &l->desc.boxes[second], l->desc.ndim);
+    append(&s, " both hold ");
+    append_element(&s, w);
+    return fail_with(origin, rshi_origin_at(origin->box, second), &s);
 }
 
 static rsh_status fail_missing(const rshi_text_origin *origin, const sweep *w) {
     sentence s = {.length = 0};
-    say(&s, "no box holds ");
-    say_element(&s, w);
-    return fail(origin, origin->boxes, &s);
+    append(&s, "no box holds ");
+    append_element(&s, w);
+    return fail_with(origin, origin->boxes, &s);
 }
 
 rsh_status rshi_boxes_check(const rsh_layout *l, const rshi_text_origin *origin) {

@@ -1,22 +1,21 @@
-/* Index of boxes: a tree of bounds, so that a search looks at few of them.
+/* Index of boxes: a tree of bounding boxes, so that a search visits few boxes.
  *
- * The boxes that hold something are halved again and again along the dim in which they lie furthest apart, until few
- * are left together.  Node i has the children 2i + 1 and 2i + 2 and covers a range of the boxes in the order of the
- * tree, which follows from how often it was halved.  Building takes n log n; a search looks at the nodes whose bounds
- * meet what it looks for. */
+ * The non-empty boxes are halved repeatedly along the dim in which their centres are furthest apart, until few are left
+ * in a leaf.  Node i has the children 2i + 1 and 2i + 2.  The range of boxes that a node covers, in tree order, follows
+ * from the number of halvings.  Building takes n log n; a search visits the nodes whose bounds overlap the query. */
 #include "layout/impl.h"
 
-#define LEAF 4 /* boxes that are not halved any more */
+#define LEAF 4 /* at most this many boxes in a leaf */
 
 typedef struct building {
     rsh_layout *l;
-    int64_t *key; /* by box number: twice its middle along the dim at hand */
+    int64_t *key; /* by box number: its centre along the current dim */
 } building;
 
-static int64_t *bounds(const rsh_layout *l, int64_t node) { return l->bounds + node * 2 * l->desc.ndim; }
+static int64_t *node_bounds(const rsh_layout *l, int64_t node) { return l->bounds + node * 2 * l->desc.ndim; }
 
-static void bound(const rsh_layout *l, int64_t node, int64_t from, int64_t to) {
-    int64_t *lo = bounds(l, node), *hi = lo + l->desc.ndim;
+static void set_node_bounds(const rsh_layout *l, int64_t node, int64_t from, int64_t to) {
+    int64_t *lo = node_bounds(l, node), *hi = lo + l->desc.ndim;
     for (int d = 0; d < l->desc.ndim; d++) {
         lo[d] = INT64_MAX, hi[d] = INT64_MIN;
         for (int64_t i = from; i < to; i++) {
@@ -27,7 +26,7 @@ static void bound(const rsh_layout *l, int64_t node, int64_t from, int64_t to) {
     }
 }
 
-/* The dim in which the middles lie furthest apart, with the keys along it. */
+/* Finds the dim in which the centres are furthest apart, and sets the keys along it. */
 static void choose_dim(building *w, int64_t from, int64_t to) {
     const rsh_layout *l = w->l;
     int dim = 0;
@@ -47,24 +46,24 @@ static void choose_dim(building *w, int64_t from, int64_t to) {
     }
 }
 
-static void swap(int64_t *a, int64_t *b) {
+static void swap_entries(int64_t *a, int64_t *b) {
     int64_t c = *a;
     *a = *b;
     *b = c;
 }
 
-/* Those before `mid` have no larger key than those from there on: the range that has it is divided in three, less,
- * equal and more, until it is among the equals. */
-static void halve(building *w, int64_t from, int64_t mid, int64_t to) {
+/* Quickselect: moves boxes so that those before `mid` have no larger key than the others.  The range that contains
+ * `mid` is divided into less, equal and greater until `mid` is among the equal ones. */
+static void partition_at(building *w, int64_t from, int64_t mid, int64_t to) {
     int64_t *list = w->l->by_place;
     while (to - from > 1) {
         int64_t pivot = w->key[list[from + (to - from) / 2]], less = from, more = to;
         for (int64_t i = from; i < more;) {
             int64_t key = w->key[list[i]];
             if (key < pivot)
-                swap(&list[less++], &list[i++]);
+                swap_entries(&list[less++], &list[i++]);
             else if (key > pivot)
-                swap(&list[--more], &list[i]);
+                swap_entries(&list[--more], &list[i]);
             else
                 i++;
         }
@@ -77,14 +76,14 @@ static void halve(building *w, int64_t from, int64_t mid, int64_t to) {
     }
 }
 
-static void build(building *w, int64_t node, int64_t from, int64_t to) {
-    bound(w->l, node, from, to);
+static void build_node(building *w, int64_t node, int64_t from, int64_t to) {
+    set_node_bounds(w->l, node, from, to);
     if (to - from <= LEAF) return;
     int64_t mid = from + (to - from) / 2;
     choose_dim(w, from, to);
-    halve(w, from, mid, to);
-    build(w, 2 * node + 1, from, mid);
-    build(w, 2 * node + 2, mid, to);
+    partition_at(w, from, mid, to);
+    build_node(w, 2 * node + 1, from, mid);
+    build_node(w, 2 * node + 2, mid, to);
 }
 
 static bool holds_something(const rsh_layout *l, const rsh_ranked_box *b) {
@@ -93,7 +92,7 @@ static bool holds_something(const rsh_layout *l, const rsh_ranked_box *b) {
     return b->nranks > 0;
 }
 
-/* Nodes of the tree: the last level is full, at most. */
+/* The number of nodes of the tree if its last level were full. */
 static int64_t count_nodes(int64_t n) {
     int64_t nodes = 1;
     for (; n > LEAF; n = (n + 1) / 2) nodes = 2 * nodes + 1;
@@ -107,7 +106,7 @@ rsh_status rshi_boxes_index(rsh_layout *l) {
         if (holds_something(l, &l->desc.boxes[b])) l->by_place[l->nplaced++] = b;
     l->bounds = rshi_alloc((size_t)count_nodes(l->nplaced), 2 * sizeof *l->bounds * (size_t)rshi_max(1, l->desc.ndim));
     bool room = w.key && l->by_place && l->bounds;
-    if (room) build(&w, 0, 0, l->nplaced);
+    if (room) build_node(&w, 0, 0, l->nplaced);
     rshi_free(w.key);
     return room ? RSH_OK : rshi_nomem();
 }
@@ -121,8 +120,8 @@ typedef struct looking {
     void *ctx;
 } looking;
 
-/* Between the blocks of a stripe there may be room for many boxes. */
-static bool apart(const looking *w, const int64_t *lo, const int64_t *hi) {
+/* Do the bounds and the query have no common element?  There may be gaps between the blocks of a stripe. */
+static bool is_disjoint(const looking *w, const int64_t *lo, const int64_t *hi) {
     for (int d = 0; d < w->l->desc.ndim; d++) {
         const rshi_stripe *q = &w->query[d];
         if (lo[d] >= rshi_stripe_end(q) || hi[d] <= q->lo) return true;
@@ -131,24 +130,24 @@ static bool apart(const looking *w, const int64_t *lo, const int64_t *hi) {
     return false;
 }
 
-/* Boxes that lie beside one another are anywhere in the list. */
+/* Prefetches boxes, because neighbours in the tree are anywhere in the list. */
 #define AHEAD 16
-static void ask_for(const rsh_ranked_box *b) {
+static void prefetch_box(const rsh_ranked_box *b) {
     for (size_t i = 0; i < sizeof *b; i += 64) __builtin_prefetch((const char *)b + i);
 }
 
-static rsh_status look(const looking *w, int64_t node, int64_t from, int64_t to) {
-    const int64_t *lo = bounds(w->l, node);
-    if (apart(w, lo, lo + w->l->desc.ndim)) return RSH_OK;
+static rsh_status search_node(const looking *w, int64_t node, int64_t from, int64_t to) {
+    const int64_t *lo = node_bounds(w->l, node);
+    if (is_disjoint(w, lo, lo + w->l->desc.ndim)) return RSH_OK;
     if (to - from > LEAF) {
         int64_t mid = from + (to - from) / 2;
-        RSH_TRY(look(w, 2 * node + 1, from, mid));
-        return look(w, 2 * node + 2, mid, to);
+        RSH_TRY(search_node(w, 2 * node + 1, from, mid));
+        return search_node(w, 2 * node + 2, mid, to);
     }
     for (int64_t i = from; i < to; i++) {
         const rsh_box *b = &w->l->desc.boxes[w->l->by_place[i]].box;
-        if (i + AHEAD < w->l->nplaced) ask_for(&w->l->desc.boxes[w->l->by_place[i + AHEAD]]);
-        if (!apart(w, b->lo, b->hi)) RSH_TRY(w->fn(w->ctx, w->l->by_place[i]));
+        if (i + AHEAD < w->l->nplaced) prefetch_box(&w->l->desc.boxes[w->l->by_place[i + AHEAD]]);
+        if (!is_disjoint(w, b->lo, b->hi)) RSH_TRY(w->fn(w->ctx, w->l->by_place[i]));
     }
     return RSH_OK;
 }
@@ -157,5 +156,5 @@ rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rsh
     looking w = {l, query, fn, ctx};
     for (int d = 0; d < l->desc.ndim; d++)
         if (!query[d].count) return RSH_OK;
-    return l->nplaced ? look(&w, 0, 0, l->nplaced) : RSH_OK;
+    return l->nplaced ? search_node(&w, 0, 0, l->nplaced) : RSH_OK;
 }

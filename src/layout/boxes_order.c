@@ -9,7 +9,7 @@ int rshi_rank_entry_compare(const void *x, const void *y) {
     return a->value < b->value ? -1 : a->value > b->value;
 }
 
-/* Every (rank, box) pair of the layout, by rank and then in the order written. */
+/* Lists every (rank, box) pair of the layout, by rank and then in the order written. */
 static rshi_rank_entry *list_holdings(const rsh_layout *l, size_t *n) {
     *n = 0;
     for (int64_t i = 0; i < l->desc.nboxes; i++) *n += (size_t)l->desc.boxes[i].nranks;
@@ -41,11 +41,11 @@ static rshi_rank_entry heap_pop(rshi_rank_entry *heap, int64_t *n) {
     return top;
 }
 
-/* Canonical order: of the boxes that come next on each of their ranks, always the one with the lowest rank.
- * It depends on the order on each rank only; two boxes that are ready share no rank, so there are no ties. */
+/* Canonical order: of the boxes that come next on each of their ranks, always the one with the lowest rank.  It depends
+ * only on the order on each rank.  There are no ties, because two boxes that are ready share no rank. */
 static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t nheld, int64_t *position) {
     size_t n = (size_t)l->desc.nboxes;
-    int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has others before it */
+    int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has a predecessor */
     rshi_rank_entry *heap = rshi_alloc(n, sizeof *heap);
     rsh_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
     int64_t ready = 0, done = 0;
@@ -75,7 +75,7 @@ out:
     return st;
 }
 
-/* Which boxes each rank holds. */
+/* Lists the boxes of each rank. */
 static rsh_status index_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t n, const int64_t *position) {
     l->box_of = rshi_alloc(n, sizeof *l->box_of);
     l->entry = rshi_alloc(n + 1, sizeof *l->entry);

@@ -26,13 +26,13 @@ static int64_t product_up_to(int64_t a, int64_t b, int64_t n) {
     return rshi_mul(a, b, &p) ? rshi_min(p, n) : n;
 }
 
-/* Length of the equal parts of the chunk rule, in units of u indices; at least one index so that it can divide. */
+/* Length of the equal parts of the chunk rule, in units of u indices; at least 1, because it is used as a divisor. */
 static int64_t chunk_length(int64_t n, int64_t p, int64_t u) {
     return rshi_max(1, product_up_to(rshi_ceil_div(rshi_ceil_div(n, u), p), u, INT64_MAX));
 }
 
-/* One level of a nested cut: [*lo, *lo + *n) becomes part c of p. */
-static void narrow(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
+/* One level of a nested cut: replaces [*lo, *lo + *n) by its part c of p. */
+static void narrow_to_part(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
     int64_t from, to;
     if (cut->rule == RSH_CUT_BALANCED) {
         from = c * (*n / p) + rshi_min(c, *n % p);
@@ -46,7 +46,7 @@ static void narrow(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *
     *n = to - from;
 }
 
-/* Which part of p holds index i of n at one level? */
+/* At one level: the part, of p, that holds index i of n. */
 static int64_t part_holding(const rshi_resolved_cut *cut, int64_t p, int64_t n, int64_t i) {
     if (cut->rule != RSH_CUT_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_CUT_UNIT ? cut->number : 1);
     int64_t big = n / p + 1, nbig = n % p;
@@ -68,16 +68,16 @@ rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int
     if (c->rule == RSH_CUT_CYCLIC) return cyclic_stripe(c, start, size, k);
     if (c->rule == RSH_CUT_SIZES) return rshi_stripe_range(start + c->starts[k], start + c->starts[k + 1]);
     int64_t lo = start, n = size, inner = c->parts;
-    if (c->naxes == 1) narrow(c, inner, k, &lo, &n); /* quick: asked for every neighbour of a rank */
+    if (c->naxes == 1) narrow_to_part(c, inner, k, &lo, &n); /* fast path: called for every neighbour of a rank */
     for (int i = 0; i < c->naxes && c->naxes > 1; i++) {
         int64_t p = l->desc.axis[c->axes[i]].size;
         inner /= p;
-        narrow(c, p, k / inner % p, &lo, &n);
+        narrow_to_part(c, p, k / inner % p, &lo, &n);
     }
     return rshi_stripe_range(lo, lo + n);
 }
 
-/* ---- one coordinate after the other ---- */
+/* ---- consecutive coordinates ---- */
 
 void rshi_cut_walk_start(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start, int64_t size,
                          rshi_cut_walk *w) {
@@ -85,14 +85,14 @@ void rshi_cut_walk_start(const rsh_layout *l, const rshi_resolved_cut *c, int64_
     if (c->naxes) w->parts = l->desc.axis[c->axes[c->naxes - 1]].size;
 }
 
-/* To the part `outer` of all levels but the innermost. */
-static void enter(rshi_cut_walk *w, int64_t outer) {
+/* Moves to part `outer` of all levels except the innermost. */
+static void enter_outer_part(rshi_cut_walk *w, int64_t outer) {
     int64_t inner = w->c->parts / w->parts;
     w->outer = outer, w->lo = w->start, w->n = w->size;
     for (int i = 0; i < w->c->naxes - 1; i++) {
         int64_t p = w->l->desc.axis[w->c->axes[i]].size;
         inner /= p;
-        narrow(w->c, p, outer / inner % p, &w->lo, &w->n);
+        narrow_to_part(w->c, p, outer / inner % p, &w->lo, &w->n);
     }
     w->each = w->n / w->parts, w->longer = w->n % w->parts;
     if (w->c->rule == RSH_CUT_BALANCED) return;
@@ -104,7 +104,7 @@ rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k) {
     if (!c->naxes || c->rule == RSH_CUT_CYCLIC || c->rule == RSH_CUT_SIZES)
         return rshi_cut_stripe(w->l, c, w->start, w->size, k);
     int64_t outer = c->naxes == 1 ? 0 : k / w->parts, i = k - outer * w->parts;
-    if (outer != w->outer) enter(w, outer);
+    if (outer != w->outer) enter_outer_part(w, outer);
     if (c->rule == RSH_CUT_BALANCED) {
         int64_t lo = w->lo + i * w->each + rshi_min(i, w->longer);
         return rshi_stripe_range(lo, lo + w->each + (i < w->longer));
@@ -113,7 +113,7 @@ rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k) {
     return rshi_stripe_range(w->lo + from, w->lo + from + rshi_min(w->each, w->n - from));
 }
 
-/* The last part that starts at or before i; parts of size 0 before it hold nothing. */
+/* The last part that starts at or before i; empty parts before it hold nothing. */
 static int64_t locate_in_sizes(const rshi_resolved_cut *c, int64_t i) {
     int64_t lo = 0, hi = c->parts - 1;
     while (lo < hi) {
@@ -133,17 +133,17 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t
     int64_t k = 0, n = size;
     for (int a = 0; a < c->naxes; a++) {
         int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
-        narrow(c, p, at, &lo, &n);
+        narrow_to_part(c, p, at, &lo, &n);
         i -= lo;
         k = k * p + at;
     }
     return k;
 }
 
-/* ---- parts that hold something ---- */
+/* ---- counting non-empty parts ---- */
 
-/* Of all parts that levels `level`.. make of n indices.  Parts of one level have at most two different sizes, so this
- * is quick. */
+/* Counts the non-empty parts that the levels from `level` on make of n indices.  Parts of one level have at most two
+ * different sizes, so this is fast. */
 static int64_t full_parts(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n) {
     if (!n) return 0;
     if (level == c->naxes) return 1;
@@ -154,7 +154,7 @@ static int64_t full_parts(const rsh_layout *l, const rshi_resolved_cut *c, int l
     return n / s * full_parts(l, c, level + 1, s) + full_parts(l, c, level + 1, n % s);
 }
 
-/* Of the first `at` parts of one level. */
+/* Counts the non-empty parts among the first `at` parts of one level. */
 static int64_t full_before(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n, int64_t at) {
     int64_t p = l->desc.axis[c->axes[level]].size;
     if (c->rule == RSH_CUT_BALANCED) {
@@ -169,7 +169,7 @@ int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, in
     for (int a = 0; a < c->naxes; a++) {
         int64_t p = l->desc.axis[c->axes[a]].size, at = part_holding(c, p, n, i), lo = 0;
         count += full_before(l, c, a, n, at);
-        narrow(c, p, at, &lo, &n);
+        narrow_to_part(c, p, at, &lo, &n);
         i -= lo;
     }
     return count;

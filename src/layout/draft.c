@@ -1,17 +1,18 @@
-/* Draft: a description that grows while its text is read, and whose axes are found once the mesh is known. */
+/* Draft: a description that grows while its text is parsed; axis names are resolved once the mesh is known. */
 #include "layout/draft.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The list with room for one more: room doubles whenever n reaches a power of two.  NULL: no memory, the list stays. */
-static void *grown(const void *list, int64_t n, size_t size) {
+/* Returns the list with room for one more: the capacity doubles when n reaches a power of two.  NULL: no memory, the
+ * list is unchanged. */
+static void *grow_list(const void *list, int64_t n, size_t size) {
     if (n & (n - 1)) return (void *)list;
     return rshi_realloc((void *)list, n ? 2 * (size_t)n : 1, size);
 }
 
 static rsh_status add_place(int **list, int64_t n, int at) {
-    int *more = grown(*list, n, sizeof *more);
+    int *more = grow_list(*list, n, sizeof *more);
     if (!more) return rshi_nomem();
     more[n] = at;
     *list = more;
@@ -19,7 +20,7 @@ static rsh_status add_place(int **list, int64_t n, int at) {
 }
 
 rsh_status rshi_draft_add_number(const int64_t **list, int64_t *n, int64_t number) {
-    int64_t *more = grown(*list, *n, sizeof *more);
+    int64_t *more = grow_list(*list, *n, sizeof *more);
     if (!more) return rshi_nomem();
     more[(*n)++] = number;
     *list = more;
@@ -28,7 +29,7 @@ rsh_status rshi_draft_add_number(const int64_t **list, int64_t *n, int64_t numbe
 
 rsh_status rshi_draft_add_segment(rshi_draft *draft, int d, int at) {
     rsh_dim *dim = &draft->desc.dim[d];
-    rsh_segment *segment = grown(draft->segment[d], dim->nsegments, sizeof *segment);
+    rsh_segment *segment = grow_list(draft->segment[d], dim->nsegments, sizeof *segment);
     if (!segment) return rshi_nomem();
     dim->segment = draft->segment[d] = segment;
     RSH_TRY(add_place(&draft->origin.segment[d], dim->nsegments, at));
@@ -38,7 +39,7 @@ rsh_status rshi_draft_add_segment(rshi_draft *draft, int d, int at) {
 }
 
 rsh_status rshi_draft_add_box(rshi_draft *draft, int at) {
-    rsh_ranked_box *box = grown(draft->box, draft->desc.nboxes, sizeof *box);
+    rsh_ranked_box *box = grow_list(draft->box, draft->desc.nboxes, sizeof *box);
     if (!box) return rshi_nomem();
     draft->desc.boxes = draft->box = box;
     RSH_TRY(add_place(&draft->origin.box, draft->desc.nboxes, at));
@@ -93,7 +94,7 @@ static rsh_status unknown_axis(const rshi_draft *draft, int offset) {
     if (!desc->naxes)
         return rshi_origin_fail(
             &draft->origin, here, RSH_EVALUE,
-            "axis \"%.*s\" has no mesh to be in; add \"on %.*s=4\", with the number of parts for the 4", length, name,
+            "axis \"%.*s\" is not defined; add \"on %.*s=4\", with the number of parts instead of 4", length, name,
             length, name);
     for (int i = 0; i < desc->naxes; i++)
         used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%.31s=%lld", i ? "," : "", desc->axis[i].name,

@@ -1,4 +1,4 @@
-/* Facts: what a layout says of itself at once: its text, hash and description, its shape, ranks and parts. */
+/* Facts: getters of a layout: text, hash and description, shape, ranks and parts. */
 #include "layout/impl.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Form: a layout with holes, which the dtype and the shape of a tensor fill. */
+/* Form: a layout with holes, which are filled from the dtype and shape of a tensor. */
 #include "layout/draft.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 struct rsh_form {
     rshi_draft draft;
-    char *text; /* owned, as written; the places of the draft count in it */
+    char *text; /* owned, as written; the draft's positions refer to it */
 };
 
 /* ---- filling ---- */
@@ -15,8 +15,8 @@ typedef struct filling {
     rshi_text_origin origin;
     rsh_layout_desc desc;
     rsh_segment *segment[RSH_MAX_NDIM]; /* owned: lists in which a hole was filled */
-    const int64_t *const *sizes;        /* of each dim the sizes of its segments, or NULL; may be NULL */
-    bool loose;                         /* of several holes in a dim all but the last may be 0 */
+    const int64_t *const *sizes;        /* for each dim the sizes of its segments, or NULL; may be NULL */
+    bool loose;                         /* if a dim has several holes, all except the last may be 0 */
 } filling;
 
 #define CHECK(f, condition, at_, ...)                                                                                  \
@@ -32,7 +32,7 @@ static int64_t sum_of_sizes(const rsh_cut *cut) {
     return sum;
 }
 
-/* Of all segments that are no hole; INT64_MAX if they are more than that. */
+/* The sum of all segments that are not holes; INT64_MAX on overflow. */
 static int64_t known_sum(const rsh_dim *dim, int *hole, int *holes) {
     int64_t sum = 0;
     *hole = -1;
@@ -46,7 +46,7 @@ static int64_t known_sum(const rsh_dim *dim, int *hole, int *holes) {
     return sum;
 }
 
-/* The one segment that is a hole gets what the others leave. */
+/* If one segment is a hole, it gets the rest of the dim. */
 static rsh_status fill_segments(filling *f, int d, int64_t size) {
     rsh_dim *dim = &f->desc.dim[d];
     int hole, holes;
@@ -57,7 +57,7 @@ static rsh_status fill_segments(filling *f, int d, int64_t size) {
           hole >= 0 ? " without the _" : "", d, size);
     if (hole < 0) return RSH_OK;
     CHECK(f, holes == 1 || sizes || f->loose, f->origin.dim[d],
-          "dim %d has %d segments of size _; only one can be worked out", d, holes);
+          "dim %d has %d segments of size _; only one can be inferred", d, holes);
     rsh_segment *list = rshi_alloc((size_t)dim->nsegments, sizeof *list);
     if (!list) return rshi_nomem();
     memcpy(list, dim->segment, (size_t)dim->nsegments * sizeof *list);
@@ -87,7 +87,7 @@ static rsh_status fill_dims(filling *f, int ndim, const int64_t *shape) {
     return RSH_OK;
 }
 
-static rsh_status fill(filling *with, const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape,
+static rsh_status fill_form(filling *with, const rsh_form *form, rsh_dtype dtype, int ndim, const int64_t *shape,
                        rsh_text_error *error, rsh_layout **out) {
     filling f = *with;
     rsh_status st;
@@ -121,12 +121,12 @@ rsh_status rshi_form_fill_segments(const rsh_form *form, rsh_dtype dtype, int nd
     rsh_text_error found = {.sentence = rsh_error_detail()};
     filling f = {.sizes = sizes};
     rsh_status st = check_tensor(form, ndim, shape, out);
-    if (!st) st = fill(&f, form, dtype, ndim, shape, &found, out);
+    if (!st) st = fill_form(&f, form, dtype, ndim, shape, &found, out);
     if (st && error) *error = found;
     return st;
 }
 
-/* ---- checking: by filling a form for a tensor that suits it, if any does ---- */
+/* ---- validation: fills the form for a tensor that matches it, if there is one ---- */
 
 static int64_t end_of_boxes(const rsh_layout_desc *desc, int d) {
     int64_t end = 0;
@@ -148,7 +148,7 @@ static int64_t suitable_size(const rsh_layout_desc *desc, int d) {
     return desc->is_boxes ? end_of_boxes(desc, d) : sum_of_sizes(&dim->cut);
 }
 
-/* Explicit sizes of a flat cut say how many elements there are: one hole gets them all, the others 1. */
+/* Explicit sizes of a flat cut determine the number of elements: one hole gets them all, the others 1. */
 static void suit_flat_sizes(const rsh_layout_desc *desc, int64_t *shape) {
     int64_t left = sum_of_sizes(&desc->flat);
     int hole = -1;
@@ -171,22 +171,22 @@ static int suitable_shape(const rsh_layout_desc *desc, int64_t *shape) {
     return desc->ndim;
 }
 
-/* Is there a tensor that the form fits? */
+/* Checks that some tensor matches the form. */
 static rsh_status check_form(const rsh_form *form, rsh_text_error *error) {
     const rsh_layout_desc *desc = &form->draft.desc;
     int64_t shape[RSH_MAX_NDIM];
     int ndim = suitable_shape(desc, shape);
     rsh_layout *l = NULL;
-    rsh_dtype smallest = desc->op == RSH_OP_AVG ? RSH_F16 : RSH_U8; /* of those that have the op */
+    rsh_dtype smallest = desc->op == RSH_OP_AVG ? RSH_F16 : RSH_U8; /* of those that support the op */
     filling f = {.loose = true};
-    rsh_status st = fill(&f, form, smallest, ndim, shape, error, &l);
+    rsh_status st = fill_form(&f, form, smallest, ndim, shape, error, &l);
     rsh_layout_free(l);
     return st;
 }
 
 /* ---- forms ---- */
 
-static rsh_status parse(const char *text, const rsh_layout_desc *mesh, rsh_text_error *error, rsh_form **out) {
+static rsh_status parse_form(const char *text, const rsh_layout_desc *mesh, rsh_text_error *error, rsh_form **out) {
     RSH_REQUIRE(text && out, RSH_EVALUE, "rsh_form_parse: text and out must not be NULL");
     rsh_form *form = RSHI_NEW(rsh_form);
     size_t bytes = strlen(text) + 1;
@@ -207,7 +207,7 @@ out:
 
 rsh_status rsh_form_parse(const char *text, const rsh_layout_desc *mesh, rsh_text_error *error, rsh_form **out) {
     rsh_text_error found = {.sentence = rsh_error_detail()};
-    rsh_status st = parse(text, mesh, &found, out);
+    rsh_status st = parse_form(text, mesh, &found, out);
     if (st && error) *error = found;
     return st;
 }

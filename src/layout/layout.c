@@ -1,4 +1,4 @@
-/* Layout: made from descriptions and texts, shared by reference, freed by the last who holds it. */
+/* Layout: construction from descriptions and texts, and reference counting. */
 #include "layout/impl.h"
 
 #include "layout/draft.h"
@@ -9,7 +9,7 @@ rsh_status rsh_layout_new(const rsh_layout_desc *desc, rsh_layout **out) {
     return rshi_layout_build(desc, &code, out);
 }
 
-static rsh_status parse(const char *text, rsh_text_error *error, rsh_layout **out) {
+static rsh_status parse_layout(const char *text, rsh_text_error *error, rsh_layout **out) {
     RSH_REQUIRE(text && out, RSH_EVALUE, "layout: text and out must not be NULL");
     rshi_draft draft = {.origin = {.error = error}};
     rsh_status st = rshi_draft_parse(&draft, text, false, NULL);
@@ -20,14 +20,14 @@ static rsh_status parse(const char *text, rsh_text_error *error, rsh_layout **ou
 
 rsh_status rsh_layout_parse_at(const char *text, rsh_text_error *error, rsh_layout **out) {
     rsh_text_error found = {.sentence = rsh_error_detail()};
-    rsh_status st = parse(text, &found, out);
+    rsh_status st = parse_layout(text, &found, out);
     if (st && error) *error = found;
     return st;
 }
 
 rsh_status rsh_layout_parse(const char *text, rsh_layout **out) { return rsh_layout_parse_at(text, NULL, out); }
 
-/* The notation has no mesh to say "rank 3 alone"; one box does. */
+/* No mesh describes "rank 3 only", so a box is used. */
 rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank, rsh_layout **out) {
     RSH_REQUIRE((shape || !ndim) && out, RSH_EVALUE, "layout: shape and out must not be NULL");
     rsh_ranked_box box = {.nranks = 1, .ranks = &rank};
@@ -38,7 +38,7 @@ rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int
 
 rsh_layout *rsh_layout_hold(const rsh_layout *l) {
     rsh_layout *held = (rsh_layout *)l; /* only the count of references ever changes */
-    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
+    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller holds another */
     return held;
 }
 

@@ -1,6 +1,6 @@
 /* layout: parts of a layout as products of index sets, for the rooms that plan and move.
  *
- * An index set along one dim is a stripe (equal blocks at equal distances); a part is a union of
+ * An index set along one dim is a stripe (equal blocks at equal distances).  A part is a union of
  * pieces, each a product of one stripe per dim.  The ranks that hold the same piece are its
  * holders. */
 #ifndef RESHARD_LAYOUT_LAYOUT_H
@@ -10,8 +10,9 @@
 
 #include "base/base.h"
 
-/* Blocks j = 0..count-1 cover [lo + j*stride, lo + j*stride + len), the last one only `last` of it.
- * count 0: empty. Otherwise 0 < last <= len <= stride (stride is free when count is 1). */
+/* Blocks j = 0..count-1 cover [lo + j*stride, lo + j*stride + len); the last one only its first
+ * `last` indices.  count 0: empty.  Otherwise 0 < last <= len <= stride (stride is ignored if count
+ * is 1). */
 typedef struct rshi_stripe {
     int64_t lo, len, stride, count, last;
 } rshi_stripe;
@@ -32,8 +33,8 @@ int64_t rshi_stripe_before(const rshi_stripe *s, int64_t x); /* how many of its 
 bool rshi_stripe_has(const rshi_stripe *s, int64_t x);
 int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i); /* its i-th index, 0 <= i < size */
 
-/* Regular runs common to two stripes: run j = 0..count-1 has `len` indices, starts at a's i-th
- * index ia + j*da and at b's ib + j*db. */
+/* Regular runs common to two stripes: run j = 0..count-1 has `len` indices and starts at index
+ * number ia + j*da of a and ib + j*db of b. */
 typedef struct rshi_run {
     int64_t ia, ib, len, count, da, db;
 } rshi_run;
@@ -44,7 +45,7 @@ typedef struct rshi_runs {
 /* Appends the runs of a and b inside [lo, hi), in ascending order of first index.  RSH_ENOMEM. */
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi,
                                rshi_runs *out);
-/* The one run of two stripes of one block each; false: there is none.  Most overlaps are such. */
+/* The same for two stripes of one block each, which have at most one run; false: none. */
 static inline bool rshi_range_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo,
                                       int64_t hi, rshi_run *out) {
     int64_t from = rshi_max(lo, rshi_max(a->lo, b->lo));
@@ -56,9 +57,9 @@ static inline bool rshi_range_overlap(const rshi_stripe *a, const rshi_stripe *b
 int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi);
 
 /* A piece of one rank's part.  Its local dims are those of the tensor: local index i along dim d is
- * the i-th index of set[d]. Element (i0, i1, ..) lies at  sum (at[d] + i_d) * S[d]  of a part with
- * strides S, or, if flat, at  (at[0] + sum i_d * step[d]) * S[0]. The same elements lie on all
- * holders: the ranks whose coordinates agree on the `fixed` axes, or all ranks of the box. */
+ * the i-th index of set[d].  Element (i0, i1, ..) is at offset  sum (at[d] + i_d) * S[d]  in a part
+ * with strides S or, if flat, at  (at[0] + sum i_d * step[d]) * S[0].  All holders have the same
+ * elements: the ranks whose coordinates agree on the `fixed` axes, or all ranks of the box. */
 typedef struct rshi_piece {
     int64_t rank;
     int64_t part;
@@ -75,27 +76,27 @@ int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p);
 void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S, int64_t *base,
                       int64_t *strides);
 
-/* All pieces of a rank that are not empty, in order of local offset within each part.  *out is new
+/* Lists all non-empty pieces of a rank, in order of local offset within each part.  *out is new
  * (rshi_free). */
 rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **out, int64_t *n);
 
-/* Every piece that meets `query` (one stripe per dim) in all dims, once, at its first holder.  In
- * irregular layouts (flat over segments that are replicated along an axis of their dim) the copies
- * of a segment are pieces of their own and each is listed. */
+/* Calls fn once for every piece that overlaps `query` (one stripe per dim) in all dims, at its
+ * first holder.  In irregular layouts (flat over segments that are replicated along an axis of
+ * their dim) every copy of a segment is a separate piece. */
 typedef rsh_status (*rshi_piece_fn)(void *ctx, const rshi_piece *p);
 rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rshi_piece_fn fn,
                               void *ctx);
-/* The same pieces as series: those of a series are alike but for their coordinate along one dim,
- * and so for what they hold of it, where that lies, their position and their rank.  Flat layouts
- * and boxes have series of one piece. */
+/* The same pieces as series.  The pieces of a series differ only in their coordinate along one dim,
+ * and therefore in their indices along it, their offset, position and rank.  In flat layouts and
+ * boxes every series has one piece. */
 typedef struct rshi_series {
-    const rsh_layout *l; /* borrowed, as is all that it points to */
+    const rsh_layout *l; /* borrowed, like everything it points to */
     rshi_piece *piece;   /* the one that was chosen last, at its first holder */
     int dim;
     int64_t n;
     const int64_t *coordinate; /* n of them, along the dim; NULL: `piece` is the only one */
-    int64_t base, step; /* piece i is at position base + step * coordinate[i], the only one at
-                           `base`; step 0: that has to be looked up */
+    int64_t base, step; /* piece i is at position base + step * coordinate[i], a single one at
+                           `base`; step 0: use rshi_series_look_up */
     struct rshi_cut_walk *walk; /* one for each segment of the dim */
     const int64_t *ranks; /* of each position; NULL: position i is rank first_rank + i */
     int64_t first_rank;
@@ -103,8 +104,8 @@ typedef struct rshi_series {
 typedef rsh_status (*rshi_series_fn)(void *ctx, rshi_series *s);
 rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query,
                                      rshi_series_fn fn, void *ctx);
-/* Where piece i is, on a mesh the rank at a position, and the piece itself: until the next is
- * chosen. */
+/* The position of piece i, the rank at a position of a mesh, and the piece itself, which is valid
+ * until the next one is chosen. */
 int64_t rshi_series_look_up(const rshi_series *s, int64_t i);
 static inline int64_t rshi_series_position(const rshi_series *s, int64_t i) {
     if (!s->coordinate) return s->base;
@@ -115,35 +116,34 @@ static inline int64_t rshi_series_rank(const rshi_series *s, int64_t position) {
 }
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i);
 bool rshi_layout_irregular(const rsh_layout *l);
-/* Only the numbers of the boxes that meet `query`, in no particular order; of a layout of boxes. */
+/* Calls fn with the numbers of the boxes that overlap `query`, in no particular order. */
 typedef rsh_status (*rshi_box_fn)(void *ctx, int64_t box);
 rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rshi_box_fn fn,
                               void *ctx);
-/* Of several copies of an element in an irregular layout exactly one lies in a first copy. */
+/* Is this the first copy?  Of the copies of an element in an irregular layout exactly one is. */
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p);
 
-/* Holders of a piece in mesh order (boxes: ascending): how many, the j-th, which one a rank is (-1:
- * none), and the piece as the j-th has it. */
+/* Holders of a piece in mesh order (boxes: ascending): their number, the j-th, the index of a rank
+ * among them (-1: not a holder), and the piece of the j-th. */
 int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p);
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
-/* Where ranks that hold some of the same elements hold the same part (rshi_layout_has_groups): of
- * those that hold what the rank at `position` does, at the same partial position, the first; and
- * how far it is from there to holder j at partial position i, if the first is at partial position
- * 0. */
+/* Only for layouts with rshi_layout_has_groups.  The first position, at the same partial position,
+ * that holds the same part as `position`; and the distance from a first position at partial
+ * position 0 to holder j at partial position i. */
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
 /* Do several ranks hold some element at the same partial position?  True also if the layout would
  * have to be searched to find out. */
 bool rshi_layout_has_replicas(const rsh_layout *l);
-/* Of all of them, at partial position 0. */
+/* The distances of all holders at partial position 0. */
 void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out);
 
-/* Partial layouts: the number of positions along the partial axes (1 if not partial), which one a
- * piece stands at, and the same piece at another. */
+/* Partial layouts: the number of positions along the partial axes (1 if not partial), the one of a
+ * piece, and the same piece at another one. */
 int64_t rshi_layout_partials(const rsh_layout *l);
 int64_t rshi_piece_partial(const rsh_layout *l, const rshi_piece *p);
 void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, rshi_piece *out);
@@ -151,55 +151,55 @@ void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, 
 bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b);
 
 /* Position of a rank in the layout: mesh position, or for boxes the rank's ordinal; -1: not in it.
- * Counts for choosing among replicas. */
+ * Used to choose among replicas. */
 int64_t rshi_layout_position(const rsh_layout *l, int64_t rank);
 
-/* Where a rank stands among the layout's ranks in ascending order; -1: not in it. */
+/* Index of a rank among the layout's ranks in ascending order; -1: not in it. */
 int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank);
 
-/* What the factorised totals need of a plain mesh layout: every dim one segment, not flat, no
- * boxes. */
+/* Is every dim one segment, not flat, without boxes?  The functions below are for such layouts;
+ * totals are computed per dim from them. */
 bool rshi_layout_plain(const rsh_layout *l);
 int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim); /* coordinates along the dim's cut */
 rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim,
-                                   int64_t k); /* what coordinate k holds */
+                                   int64_t k); /* the indices of coordinate k */
 int64_t rshi_layout_cut_coordinate(const rsh_layout *l, int dim, int64_t position);
 int64_t
 rshi_layout_cut_step(const rsh_layout *l, int dim,
-                     int64_t k); /* its share of the position: the sum of coordinate * axis step */
+                     int64_t k); /* contribution to the position: sum of coordinate * axis step */
 unsigned rshi_layout_free_axes(const rsh_layout *l); /* neither cut nor partial */
 int64_t rshi_layout_positions(const rsh_layout *l);
-/* As many indices of the dim as a part holds at most, or more. */
+/* An upper bound for the indices of the dim that a part holds. */
 int64_t rshi_layout_most_along(const rsh_layout *l, int dim);
-bool rshi_axis_can_be(const char *name); /* can the notation spell it as the name of an axis? */
+bool rshi_axis_can_be(const char *name); /* is it a valid axis name in the notation? */
 int64_t rshi_layout_axis_size(const rsh_layout *l, int axis);
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
-/* Coordinates k of the dim's cut whose part meets `query`, ascending; *out is new (rshi_free). */
+/* Coordinates k of the dim's cut whose part overlaps `query`, ascending; *out is new
+ * (rshi_free). */
 rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query,
                                  int64_t **out, int64_t *n);
-/* Only how many they are. */
+/* Only their number. */
 rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query,
                                  int64_t *n);
 
-/* Is the part of each rank a product over dims, every dim divided among coordinates of its own?
- * Dims may have segments if all of them are cut along the same axes: then coordinate k of the dim
- * has coordinate k of each segment. */
+/* Is the part of each rank a product over dims, with every dim divided along its own axes?  Dims
+ * may have segments if all of them are cut along the same axes: coordinate k of the dim then has
+ * coordinate k of each segment. */
 bool rshi_layout_product(const rsh_layout *l);
 int rshi_layout_segments(const rsh_layout *l, int dim);
 rshi_stripe rshi_layout_segment_stripe(const rsh_layout *l, int dim, int segment, int64_t k);
-/* Do the ranks of a mesh that hold some of the same elements, at the same partial position, hold
- * the same part? */
+/* Do all ranks of a mesh that share elements, at the same partial position, hold the same part? */
 bool rshi_layout_has_groups(const rsh_layout *l);
-/* Then a position is the holder of a part at a partial position: numbers along the axes that cut,
- * that are partial, and that replicate. */
+/* In such a layout a position is determined by three numbers: along the axes that cut, that are
+ * partial, and that replicate. */
 typedef struct rshi_holding {
     int64_t part, partial, holder;
 } rshi_holding;
 rshi_holding rshi_layout_holding(const rsh_layout *l, int64_t position);
-/* The parts of a regular flat layout that meet a box (one block a dim): ranges [first, last] of
- * numbers that parts have for this purpose, parts without elements left out.  Cost: one range, or
- * where parts are shorter than what lies between the box's rows one for each row. */
+/* Calls fn for the parts of a regular flat layout that overlap a box (one block per dim), as ranges
+ * [first, last] of part numbers; these numbers skip empty parts and are used only here.  Cost: one
+ * range, or one for each row of the box if parts are shorter than the gaps between its rows. */
 typedef rsh_status (*rshi_range_fn)(void *ctx, int64_t first, int64_t last);
 rsh_status rshi_layout_flat_meets(const rsh_layout *l, const rshi_stripe *box, rshi_range_fn fn,
                                   void *ctx);
@@ -215,8 +215,8 @@ rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_l
 /* Largest rank + 1; 0 for a layout without ranks. */
 int64_t rshi_layout_rank_bound(const rsh_layout *l);
 
-/* rsh_form_fill, where sizes[d] (NULL: not known) are those of all segments of dim d, for dims
- * whose segments are all `_`.  sizes may be NULL. */
+/* rsh_form_fill with known sizes: sizes[d] (NULL: not known) lists those of all segments of dim d,
+ * for dims whose segments are all `_`.  sizes may be NULL. */
 rsh_status rshi_form_fill_segments(const rsh_form *f, rsh_dtype dtype, int ndim,
                                    const int64_t *shape, const int64_t *const *sizes,
                                    rsh_text_error *error, rsh_layout **out);

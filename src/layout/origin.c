@@ -1,4 +1,4 @@
-/* Origin: where in a text a description stands, and the errors that name the place. */
+/* Origin: the positions of a description in its text, and errors that name the position. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -16,12 +16,12 @@ static void line_and_column(const char *text, int at, int *line, int *column) {
     }
 }
 
-static void name_place(const rshi_text_origin *o, rshi_text_place place, char *out) {
+static void write_position(const rshi_text_origin *o, rshi_text_place place, char *out) {
     line_and_column(o->text, place.at, &o->error->line, &o->error->column);
     snprintf(out, PREFIX, "layout:%d:%d: ", o->error->line, o->error->column);
 }
 
-static void name_thing(rshi_text_place place, char *out) {
+static void write_item(rshi_text_place place, char *out) {
     int n = snprintf(out, PREFIX, "layout: ");
     if (!place.noun) return;
     n += snprintf(out + n, (size_t)(PREFIX - n), "%s", place.noun);
@@ -38,9 +38,9 @@ rsh_status rshi_origin_fail(const rshi_text_origin *o, rshi_text_place place, rs
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     if (o->text && place.at)
-        name_place(o, place, prefix);
+        write_position(o, place, prefix);
     else
-        name_thing(place, prefix);
+        write_item(place, prefix);
     rshi_fail(status, "%s%s", prefix, sentence);
     if (o->error) o->error->sentence = rsh_error_detail() + strlen(prefix);
     return status;

@@ -1,6 +1,6 @@
-/* Parse: text to a draft, one function per production of the grammar in docs/notation.md.
+/* Parse: converts text to a draft, with one function per production of the grammar in docs/notation.md.
  *
- * The parser knows spelling and nothing else: what a draft means is checked by rshi_layout_build. */
+ * The parser checks syntax only; rshi_layout_build checks the meaning of a draft. */
 #include "layout/draft.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 
 typedef struct parser {
     const char *text, *at;
-    bool holes; /* may sizes, the shape and the dtype be left out? */
+    bool holes; /* may sizes, the shape and the dtype be omitted? */
     rshi_draft *draft;
     rsh_layout_desc *desc; /* of the draft */
     rshi_text_origin *origin;   /* of the draft */
@@ -21,15 +21,15 @@ static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* The next token's first byte. */
-static const char *peek(parser *p) {
+/* Skips blanks and returns the first byte of the next token. */
+static const char *peek_token(parser *p) {
     while (is_blank(*p->at)) p->at++;
     return p->at;
 }
 
-static bool at_end(parser *p) { return !*peek(p); }
-/* Of the next token, as errors want it. */
-static int place(parser *p) { return (int)(peek(p) - p->text) + 1; }
+static bool at_end(parser *p) { return !*peek_token(p); }
+/* The position of the next token for error messages. */
+static int token_position(parser *p) { return (int)(peek_token(p) - p->text) + 1; }
 
 size_t rshi_word_length(const char *at) {
     size_t n = 0;
@@ -48,7 +48,7 @@ static size_t digits_length(const char *at) {
     rshi_origin_fail((p)->origin, (rshi_text_place){.at = (int)((token) - (p)->text) + 1}, RSH_EVALUE, __VA_ARGS__)
 
 static rsh_status expected(parser *p, const char *what) {
-    const char *at = peek(p);
+    const char *at = peek_token(p);
     size_t n = rshi_word_length(at) + digits_length(at);
     if (!*at) return FAIL_AT(p, at, "expected %s, found the end of the text", what);
     if (*at < ' ' || *at > '~') return FAIL_AT(p, at, "expected %s, found byte 0x%02x", what, (unsigned char)*at);
@@ -56,7 +56,7 @@ static rsh_status expected(parser *p, const char *what) {
 }
 
 static bool accept(parser *p, char c) {
-    if (*peek(p) != c) return false;
+    if (*peek_token(p) != c) return false;
     p->at++;
     return true;
 }
@@ -64,7 +64,7 @@ static bool accept(parser *p, char c) {
 static rsh_status expect(parser *p, char c, const char *what) { return accept(p, c) ? RSH_OK : expected(p, what); }
 
 static bool next_is(parser *p, const char *word) {
-    size_t n = rshi_word_length(peek(p));
+    size_t n = rshi_word_length(peek_token(p));
     return n == strlen(word) && !memcmp(p->at, word, n);
 }
 
@@ -75,7 +75,7 @@ static bool accept_word(parser *p, const char *word) {
 }
 
 static rsh_status parse_number(parser *p, const char *what, int64_t *out) {
-    const char *start = peek(p);
+    const char *start = peek_token(p);
     size_t n = digits_length(start);
     if (!n) return expected(p, what);
     int64_t value = 0;
@@ -106,14 +106,14 @@ static rsh_status parse_numbers(parser *p, const char *what, const int64_t **lis
 /* ---- dims and cuts ---- */
 
 static rsh_status parse_axis(parser *p, int *n, int *axes) {
-    size_t length = rshi_word_length(peek(p)), digits = digits_length(p->at);
+    size_t length = rshi_word_length(peek_token(p)), digits = digits_length(p->at);
     int shown = (int)rshi_min((int64_t)digits, 20);
     if (digits)
         return FAIL_AT(p, p->at,
                        "expected an axis, found \"%.*s\"; name the axis in the mesh, \"on x=%.*s\", and write x", shown,
                        p->at, shown, p->at);
     if (!length) return expected(p, "an axis");
-    if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes", RSH_MAX_AXES);
+    if (*n == RSH_MAX_AXES) return FAIL_AT(p, p->at, "more than %d axes are not supported", RSH_MAX_AXES);
     axes[(*n)++] = (int)(p->at - p->text);
     p->at += length;
     return RSH_OK;
@@ -147,7 +147,7 @@ static rsh_status parse_rule(parser *p, rsh_cut *cut) {
 /* [ cut ] */
 static rsh_status parse_cut(parser *p, rsh_cut *cut, int *where) {
     if (!accept(p, '/')) return RSH_OK;
-    *where = place(p);
+    *where = token_position(p);
     if (accept(p, '('))
         RSH_TRY(parse_axis_list(p, &cut->naxes, cut->axes));
     else
@@ -156,7 +156,7 @@ static rsh_status parse_cut(parser *p, rsh_cut *cut, int *where) {
 }
 
 static rsh_status parse_segment(parser *p, int d) {
-    RSH_TRY(rshi_draft_add_segment(p->draft, d, place(p)));
+    RSH_TRY(rshi_draft_add_segment(p->draft, d, token_position(p)));
     int s = p->desc->dim[d].nsegments - 1;
     rsh_segment *segment = &p->draft->segment[d][s];
     RSH_TRY(parse_size(p, "the size of a segment", &segment->size));
@@ -164,7 +164,7 @@ static rsh_status parse_segment(parser *p, int d) {
 }
 
 static rsh_status parse_dim(parser *p, int d) {
-    p->origin->dim[d] = place(p);
+    p->origin->dim[d] = token_position(p);
     if (accept(p, '(')) {
         do {
             RSH_TRY(parse_segment(p, d));
@@ -178,8 +178,8 @@ static rsh_status parse_dim(parser *p, int d) {
 
 /* "..." */
 static bool accept_dots(parser *p) {
-    if (!p->holes || strncmp(peek(p), "...", 3)) return false;
-    p->origin->dim[0] = place(p);
+    if (!p->holes || strncmp(peek_token(p), "...", 3)) return false;
+    p->origin->dim[0] = token_position(p);
     p->desc->ndim = RSH_HOLE;
     p->at += 3;
     return true;
@@ -191,16 +191,17 @@ static rsh_status parse_dims(parser *p) {
     if (accept(p, ']')) return RSH_OK;
     if (accept_dots(p)) return expect(p, ']', "\"]\"");
     do {
-        if (p->desc->ndim == RSH_MAX_NDIM) return FAIL_AT(p, peek(p), "more than %d dims", RSH_MAX_NDIM);
+        if (p->desc->ndim == RSH_MAX_NDIM)
+            return FAIL_AT(p, peek_token(p), "more than %d dims are not supported", RSH_MAX_NDIM);
         RSH_TRY(parse_dim(p, p->desc->ndim++));
     } while (accept(p, ','));
     return expect(p, ']', "\",\" or \"]\"");
 }
 
-/* order and boxes name dims one by one. */
-static rsh_status need_dims(parser *p, const char *at, const char *who) {
+/* "order" and "boxes" need the number of dims. */
+static rsh_status require_dims(parser *p, const char *at, const char *who) {
     if (p->desc->ndim != RSH_HOLE) return RSH_OK;
-    return FAIL_AT(p, at, "\"%s\" does not go with [...]: write _ for each dim", who);
+    return FAIL_AT(p, at, "\"%s\" cannot be used with [...]; write _ for each dim", who);
 }
 
 /* ---- mesh ---- */
@@ -208,7 +209,7 @@ static rsh_status need_dims(parser *p, const char *at, const char *who) {
 /* axis "=" number */
 static rsh_status parse_mesh_axis(parser *p) {
     int *n = &p->desc->naxes, offset[RSH_MAX_AXES];
-    p->origin->axis[*n < RSH_MAX_AXES ? *n : 0] = place(p);
+    p->origin->axis[*n < RSH_MAX_AXES ? *n : 0] = token_position(p);
     RSH_TRY(parse_axis(p, n, offset));
     rsh_axis *axis = &p->desc->axis[*n - 1];
     const char *name = p->text + offset[*n - 1];
@@ -220,7 +221,7 @@ static rsh_status parse_mesh_axis(parser *p) {
     return parse_number(p, "the size of an axis", &axis->size);
 }
 
-/* Positions of the mesh, or 0 if it is one that the builder will refuse. */
+/* The number of positions of the mesh, or 0 on overflow, which the builder reports. */
 static int64_t count_positions(const parser *p) {
     int64_t n = 1;
     for (int i = 0; i < p->desc->naxes; i++)
@@ -232,19 +233,19 @@ static rsh_status check_range(parser *p, const char *at, int64_t from, int64_t t
     if (from > to) return FAIL_AT(p, at, "ranks %lld-%lld are in descending order; write the smaller one first",
                                   (long long)from, (long long)to);
     if (to - from == positions - 1) return RSH_OK;
-    return FAIL_AT(p, at, "%lld-%lld is %llu ranks, the mesh has %lld positions", (long long)from, (long long)to,
+    return FAIL_AT(p, at, "%lld-%lld are %llu ranks, but the mesh has %lld positions", (long long)from, (long long)to,
                    (unsigned long long)(to - from) + 1, (long long)positions);
 }
 
 static rsh_status parse_ranks(parser *p) {
-    const char *at = peek(p);
+    const char *at = peek_token(p);
     int64_t positions = count_positions(p), n = 0, from, to;
-    p->origin->ranks = place(p);
+    p->origin->ranks = token_position(p);
     if (accept(p, '[')) {
         RSH_TRY(parse_numbers(p, "a rank", &p->desc->ranks, &n));
         RSH_TRY(expect(p, ']', "\",\" or \"]\""));
         if (!positions || n == positions) return RSH_OK;
-        return FAIL_AT(p, at, "%lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
+        return FAIL_AT(p, at, "got %lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
     }
     RSH_TRY(parse_number(p, "\"[\" or a rank", &from));
     RSH_TRY(expect(p, '-', "\"-\""));
@@ -254,7 +255,7 @@ static rsh_status parse_ranks(parser *p) {
 }
 
 static rsh_status parse_mesh(parser *p) {
-    p->origin->mesh = place(p);
+    p->origin->mesh = token_position(p);
     do {
         RSH_TRY(parse_mesh_axis(p));
     } while (accept(p, ','));
@@ -264,9 +265,9 @@ static rsh_status parse_mesh(parser *p) {
 /* ---- after the mesh ---- */
 
 static rsh_status parse_partial(parser *p) {
-    p->origin->partial = place(p);
+    p->origin->partial = token_position(p);
     size_t length = rshi_word_length(p->at);
-    bool called = length && p->at[length] == '('; /* as only reductions are */
+    bool called = length && p->at[length] == '('; /* only reductions are followed by "(" */
     rsh_status st = length ? rsh_op_parse(p->at, length, &p->desc->op) : RSH_EVALUE;
     if (st && called) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
     if (st)
@@ -278,11 +279,11 @@ static rsh_status parse_partial(parser *p) {
 }
 
 static rsh_status parse_order(parser *p) {
-    const char *at = peek(p);
+    const char *at = peek_token(p);
     int n = 0;
-    p->origin->order = place(p);
+    p->origin->order = token_position(p);
     if (!accept_word(p, "order")) return expected(p, "\"order\" or the end");
-    RSH_TRY(need_dims(p, at, "order"));
+    RSH_TRY(require_dims(p, at, "order"));
     p->desc->has_order = true;
     RSH_TRY(expect(p, '(', "\"(\""));
     do {
@@ -315,7 +316,7 @@ static rsh_status parse_range(parser *p, int64_t *lo, int64_t *hi) {
 
 /* "[" [ range { "," range } ] "]" */
 static rsh_status parse_ranges(parser *p, rsh_box *box) {
-    const char *at = peek(p);
+    const char *at = peek_token(p);
     int n = 0, ndim = p->desc->ndim;
     RSH_TRY(expect(p, '[', "\"[\""));
     if (!accept(p, ']')) {
@@ -331,7 +332,7 @@ static rsh_status parse_ranges(parser *p, rsh_box *box) {
 }
 
 static rsh_status parse_box(parser *p) {
-    RSH_TRY(rshi_draft_add_box(p->draft, place(p)));
+    RSH_TRY(rshi_draft_add_box(p->draft, token_position(p)));
     rsh_ranked_box *box = &p->draft->box[p->desc->nboxes - 1];
     RSH_TRY(parse_numbers(p, "a rank", &box->ranks, &box->nranks));
     RSH_TRY(expect(p, ':', "\",\" or \":\""));
@@ -339,8 +340,8 @@ static rsh_status parse_box(parser *p) {
 }
 
 static rsh_status parse_boxes(parser *p) {
-    p->origin->boxes = place(p);
-    RSH_TRY(need_dims(p, p->at, "boxes"));
+    p->origin->boxes = token_position(p);
+    RSH_TRY(require_dims(p, p->at, "boxes"));
     accept_word(p, "boxes");
     p->desc->is_boxes = true;
     for (int d = 0; d < p->desc->ndim; d++)
@@ -353,12 +354,12 @@ static rsh_status parse_boxes(parser *p) {
 
 /* ---- the whole ---- */
 
-/* dtype, which a form may leave out */
+/* dtype, which is optional in a form */
 static rsh_status parse_dtype(parser *p) {
-    size_t length = rshi_word_length(peek(p));
+    size_t length = rshi_word_length(peek_token(p));
     if (p->holes && *p->at == '[') return RSH_OK;
     if (!length) return expected(p, p->holes ? "a dtype or \"[\"" : "a dtype");
-    size_t behind = p->at[length] == '.' ? rshi_word_length(p->at + length + 1) : 0; /* as in "torch.float32" */
+    size_t behind = p->at[length] == '.' ? rshi_word_length(p->at + length + 1) : 0; /* for example "torch.float32" */
     if (behind) length += 1 + behind;
     if (rsh_dtype_parse(p->at, length, &p->desc->dtype)) return FAIL_AT(p, p->at, "%s", rsh_error_detail());
     p->draft->has_dtype = true;

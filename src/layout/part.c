@@ -1,9 +1,9 @@
-/* Part: what one rank holds, as shape, boxes, index sets and offsets. */
+/* Part: shape, boxes, index sets and offsets of the elements that one rank holds. */
 #include "layout/impl.h"
 
 #include <stdlib.h>
 
-/* Where a part stands: its mesh position, or its box. */
+/* Identifies a part: its mesh position, or its box. */
 typedef struct place {
     const rsh_layout *l;
     int64_t position; /* mesh */
@@ -22,23 +22,23 @@ static rsh_status find_place(const rsh_layout *l, int64_t rank, int64_t part, pl
 
 static bool is_flat(const rsh_layout *l) { return !l->desc.is_boxes && l->flat.naxes; }
 
-static int64_t extent(const place *p, int d) {
+static int64_t part_extent(const place *p, int d) {
     return p->box ? p->box->hi[d] - p->box->lo[d] : rshi_dim_extent(p->l, d, p->position);
 }
 
 /* Number of stripes along a dim, and stripe s of it. */
 static int nstripes(const place *p, int d) { return p->box ? 1 : p->l->dim[d].nsegments; }
-static rshi_stripe stripe(const place *p, int d, int s) {
+static rshi_stripe part_stripe(const place *p, int d, int s) {
     if (p->box) return rshi_stripe_range(p->box->lo[d], p->box->hi[d]);
     const rshi_resolved_segment *g = &p->l->dim[d].segment[s];
     return rshi_cut_stripe(p->l, &g->cut, g->start, g->size, rshi_cut_coordinate(p->l, &g->cut, p->position));
 }
 
-/* Local shape and row-major strides of the part that a flat layout flattens, and the range of it that is kept. */
+/* Writes local shape and row-major strides of the part that a flat layout cuts; returns the range of this rank. */
 static rshi_stripe flat_range(const place *p, int64_t *shape, int64_t *strides) {
     int64_t total = 1;
-    for (int d = 0; d < p->l->desc.ndim; d++) shape[d] = extent(p, d);
-    if (!rshi_product(p->l->desc.ndim, shape, &total)) total = 0; /* only with a size of 0 elsewhere */
+    for (int d = 0; d < p->l->desc.ndim; d++) shape[d] = part_extent(p, d);
+    if (!rshi_product(p->l->desc.ndim, shape, &total)) total = 0; /* overflows only if another size is 0 */
     rshi_dense_strides(p->l->desc.ndim, shape, NULL, strides);
     return rshi_cut_stripe(p->l, &p->l->flat, 0, total, rshi_cut_coordinate(p->l, &p->l->flat, p->position));
 }
@@ -62,7 +62,7 @@ rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_
         return RSH_OK;
     }
     out->count = 1;
-    for (int d = 0; d < l->desc.ndim; d++) out->shape[d] = extent(&p, d);
+    for (int d = 0; d < l->desc.ndim; d++) out->shape[d] = part_extent(&p, d);
     for (int d = 0; d < l->desc.ndim; d++) out->count = out->shape[d] ? out->count : 0;
     for (int d = 0; d < l->desc.ndim && out->count; d++) out->count *= out->shape[d];
     rshi_dense_strides(l->desc.ndim, out->shape, l->desc.has_order ? l->desc.order : NULL, out->strides);
@@ -71,11 +71,11 @@ rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t part, rsh_
 
 /* ---- index sets ---- */
 
-/* Ranges of a dim in ascending order, neighbours that touch joined. */
+/* Calls fn for the ranges of a dim in ascending order; adjacent ranges are joined. */
 static int walk_ranges(const place *p, int d, rsh_range_fn fn, void *ctx) {
     int64_t lo = 0, hi = 0;
     for (int s = 0; s < nstripes(p, d); s++) {
-        rshi_stripe set = stripe(p, d, s);
+        rshi_stripe set = part_stripe(p, d, s);
         for (int64_t j = 0; j < set.count; j++) {
             int64_t start = set.lo + j * set.stride, end = start + (j == set.count - 1 ? set.last : set.len);
             if (start == hi && lo < hi) {
@@ -111,7 +111,7 @@ typedef struct range_list {
     bool failed;
 } range_list;
 
-static int collect(void *ctx, int64_t lo, int64_t hi) {
+static int collect_range(void *ctx, int64_t lo, int64_t hi) {
     range_list *list = ctx;
     if (RSHI_GROW(list->at, list->n + 1, &list->room)) return list->failed = true;
     list->at[list->n][0] = lo;
@@ -128,7 +128,7 @@ typedef struct box_walk {
     rsh_box box;
 } box_walk;
 
-/* Dims from slowest to fastest in memory, so that boxes come in order of their offsets. */
+/* Iterates over dims from slowest to fastest in memory, so that boxes come in order of their offsets. */
 static int walk_boxes(box_walk *w, int i, int64_t offset) {
     if (i == w->l->desc.ndim) return w->fn(w->ctx, &w->box, offset, w->strides);
     int d = w->l->desc.has_order ? w->l->desc.order[i] : i;
@@ -147,7 +147,7 @@ static rsh_status product_boxes(const place *p, const rsh_part *part, rsh_box_fn
     bool failed = false;
     for (int d = 0; d < p->l->desc.ndim; d++) {
         w.strides[d] = part->strides[d];
-        walk_ranges(p, d, collect, &w.list[d]);
+        walk_ranges(p, d, collect_range, &w.list[d]);
         failed |= w.list[d].failed;
     }
     if (!failed) walk_boxes(&w, 0, 0);
@@ -189,7 +189,8 @@ static int by_offset(const void *a, const void *b) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Blocks of different pieces alternate if a dim has several blocks and a later one several segments. */
+/* Sorts the blocks, because those of different pieces alternate if a dim has several blocks and a later one several
+ * segments. */
 static rsh_status flat_boxes(const place *p, rsh_box_fn fn, void *ctx) {
     rshi_pieces list = {0};
     flat_walk w = {.ndim = p->l->desc.ndim};
@@ -223,17 +224,17 @@ rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part, 
 static int64_t local_index(const place *p, int d, int64_t x) {
     int64_t at = 0;
     for (int s = 0; s < nstripes(p, d); s++) {
-        rshi_stripe set = stripe(p, d, s);
+        rshi_stripe set = part_stripe(p, d, s);
         if (rshi_stripe_has(&set, x)) return at + rshi_stripe_before(&set, x);
         at += rshi_stripe_size(&set);
     }
     return -1;
 }
 
-/* And back; *run is how many local indices from i on are consecutive. */
+/* The inverse; *run is the number of consecutive indices from i on. */
 static int64_t global_along(const place *p, int d, int64_t i, int64_t *run) {
     for (int s = 0; s < nstripes(p, d); s++) {
-        rshi_stripe set = stripe(p, d, s);
+        rshi_stripe set = part_stripe(p, d, s);
         int64_t n = rshi_stripe_size(&set);
         if (i < n) {
             *run = rshi_min(set.len - i % set.len, n - i);
@@ -268,7 +269,7 @@ rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t pa
     return RSH_OK;
 }
 
-/* Global index of an offset that is in range; *run consecutive offsets have consecutive row-major positions. */
+/* Global index of a valid offset; *run consecutive offsets have consecutive row-major positions. */
 static void index_at(const place *p, const rsh_part *shape, int64_t offset, int64_t *index, int64_t *run) {
     int64_t base[RSH_MAX_NDIM], strides[RSH_MAX_NDIM], along = 1;
     const rsh_layout *l = p->l;

@@ -1,4 +1,4 @@
-/* Piece: a rank's part as products of stripes, with where they lie in memory and who else holds them. */
+/* Piece: a rank's part as products of stripes, with their memory offsets and their other holders. */
 #include "layout/impl.h"
 
 int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p) {
@@ -15,7 +15,7 @@ void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S
     }
 }
 
-/* Only the dims that there are: pieces are copied for every neighbour of a rank. */
+/* Copies only the dims in use, because pieces are copied for every neighbour of a rank. */
 static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out) {
     if (out == p) return;
     out->rank = p->rank;
@@ -23,7 +23,7 @@ static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out
     out->position = p->position;
     out->fixed = p->fixed;
     out->flat = p->flat;
-    out->at[0] = p->at[0]; /* also of a single element */
+    out->at[0] = p->at[0]; /* also without dims */
     for (int d = 0; d < l->desc.ndim; d++) {
         out->set[d] = p->set[d];
         out->seg[d] = p->seg[d];
@@ -32,7 +32,7 @@ static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out
     }
 }
 
-static rsh_status push(const rsh_layout *l, rshi_pieces *out, const rshi_piece *p) {
+static rsh_status push_copy(const rsh_layout *l, rshi_pieces *out, const rshi_piece *p) {
     RSH_TRY(RSHI_GROW(out->piece, out->n + 1, &out->room));
     copy_piece(l, p, &out->piece[out->n++]);
     return RSH_OK;
@@ -45,7 +45,7 @@ static rshi_stripe segment_stripe(const rsh_layout *l, int d, int s, int64_t pos
     return rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
 }
 
-/* Where segment s of dim d starts in the local part at a position. */
+/* The local index at which segment s of dim d starts at a position. */
 static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
     int64_t at = 0;
     for (int i = 0; i < s; i++) {
@@ -55,9 +55,9 @@ static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
     return at;
 }
 
-/* Choose segment after segment for dims d.., and push every combination that is not empty. */
+/* Combines the segments of dims d.., and pushes every non-empty product. */
 static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_pieces *out) {
-    if (d == l->desc.ndim) return push(l, out, p);
+    if (d == l->desc.ndim) return push_copy(l, out, p);
     unsigned fixed = p->fixed;
     int64_t at = 0;
     for (int s = 0; s < l->dim[d].nsegments; s++) {
@@ -75,13 +75,13 @@ static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_
 
 /* ---- flat: a range of the flattened part of the other axes ---- */
 
-/* What the part that is flattened has of a segment. */
+/* The indices that the flattened part has in a segment. */
 static rshi_stripe flattened_stripe(const rshi_flattening *f, int d, int s) {
     return f->l->dim[d].nsegments == 1 ? f->whole[d] : segment_stripe(f->l, d, s, f->p.position);
 }
 
-/* The i0-th to i1-th index of a stripe as stripes: a first block that is cut off, whole blocks, a last one that is cut
- * off. */
+/* The i0-th to i1-th index of a stripe as up to three stripes: a partial first block, whole blocks, a partial last
+ * block. */
 static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe out[3]) {
     int n = 0;
     if (s->count == 1 && i0 < i1) out[n++] = rshi_stripe_range(s->lo + i0, s->lo + i1);
@@ -99,7 +99,7 @@ static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe
     return n;
 }
 
-static rsh_status hand_out(rshi_flattening *f) {
+static rsh_status emit_flat_piece(rshi_flattening *f) {
     int64_t position = f->p.position, rank = f->p.rank;
     RSH_TRY(f->fn(f->ctx, &f->p));
     f->p.position = position, f->p.rank = rank;
@@ -123,11 +123,11 @@ static rsh_status push_flat_segment(rshi_flattening *f, int d, int s, int64_t at
     return RSH_OK;
 }
 
-/* The local box, dim after dim, as products of segments. */
+/* Pushes the local box as products of segments, one dim after another. */
 static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     if (d == f->l->desc.ndim) {
         f->p.at[0] = offset - f->first;
-        return hand_out(f);
+        return emit_flat_piece(f);
     }
     int64_t at = 0;
     for (int s = 0; s < f->l->dim[d].nsegments; s++) {
@@ -139,29 +139,29 @@ static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset) {
     return RSH_OK;
 }
 
-/* Has the stripe any index in [lo, hi)? */
-static bool meets(const rshi_stripe *s, int64_t lo, int64_t hi) {
+/* Does the stripe have an index in [lo, hi)? */
+static bool stripe_meets_range(const rshi_stripe *s, int64_t lo, int64_t hi) {
     if (s->count == 1) return s->lo < hi && s->lo + s->last > lo;
     return rshi_stripe_before(s, hi) > rshi_stripe_before(s, lo);
 }
 
-/* The local box where every dim is one range: one piece. */
+/* Pushes the local box as one piece if every dim is one range. */
 static rsh_status push_plain_box(rshi_flattening *f) {
     int64_t offset = -f->first;
     for (int d = 0; d < f->l->desc.ndim; d++) {
         int64_t lo = f->whole[d].lo + f->lo[d], hi = f->whole[d].lo + f->hi[d];
         f->p.set[d] = rshi_stripe_range(lo, hi);
-        if (f->query && !meets(&f->query[d], lo, hi)) return RSH_OK;
+        if (f->query && !stripe_meets_range(&f->query[d], lo, hi)) return RSH_OK;
         offset += f->lo[d] * f->step[d];
     }
     f->p.at[0] = offset;
-    return hand_out(f);
+    return emit_flat_piece(f);
 }
 
 static rsh_status push_box(rshi_flattening *f) { return f->plain ? push_plain_box(f) : push_flat_box(f, 0, 0); }
 
-/* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes a dim: the ragged ends
- * and the middle. */
+/* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes per dim: the incomplete
+ * ends and the middle. */
 static rsh_status push_flat_range(rshi_flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
     if (d == f->l->desc.ndim) return push_box(f);
@@ -207,7 +207,7 @@ rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t 
     return push_flat_range(f, 0, range.lo, rshi_stripe_end(&range));
 }
 
-/* A list of pieces that grows. */
+/* A growing list of pieces. */
 typedef struct listing {
     const rsh_layout *l;
     rshi_pieces *out; /* borrowed */
@@ -215,7 +215,7 @@ typedef struct listing {
 
 static rsh_status push_piece(void *ctx, rshi_piece *p) {
     listing *to = ctx;
-    return push(to->l, to->out, p);
+    return push_copy(to->l, to->out, p);
 }
 
 static rsh_status push_flat(const rsh_layout *l, int64_t position, rshi_pieces *out) {
@@ -235,8 +235,7 @@ rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *ou
 
 /* ---- all pieces of a rank ---- */
 
-/* Where a rank stands in l->entry, or -1.  Ranks are without gaps in most layouts, so the place is tried where it then
- * would be. */
+/* Index of a rank in l->entry, or -1.  Most layouts have consecutive ranks, so the index is tried there first. */
 static int64_t entry_of(const rsh_layout *l, int64_t rank) {
     int64_t i = l->nranks ? rank - l->entry[0].rank : -1;
     if (i >= 0 && i < l->nranks && l->entry[i].rank == rank) return i;
@@ -255,7 +254,7 @@ static rsh_status push_boxes(const rsh_layout *l, int64_t rank, rshi_pieces *out
     for (int64_t i = l->entry[e].value; i < l->entry[e + 1].value; i++) {
         rshi_piece p;
         box_piece(l, l->box_of[i], rank, i - l->entry[e].value, &p);
-        if (rshi_piece_count(l, &p)) RSH_TRY(push(l, out, &p));
+        if (rshi_piece_count(l, &p)) RSH_TRY(push_copy(l, out, &p));
     }
     return RSH_OK;
 }
@@ -306,8 +305,8 @@ int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p) {
     return n;
 }
 
-/* The position whose coordinates along `axes` are those of number i (last axis fastest), the others those of
- * `position`. */
+/* The position with the coordinates of number i along `axes` (last axis fastest), and those of `position` along the
+ * others. */
 static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axes, int64_t i) {
     for (int a = l->desc.naxes - 1; a >= 0; a--) {
         if (!(axes >> a & 1)) continue;
@@ -318,7 +317,7 @@ static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axe
     return position;
 }
 
-/* The number that a position's coordinates along `axes` make. */
+/* Combines the coordinates of a position along `axes` to one number. */
 static int64_t number_along(const rsh_layout *l, int64_t position, unsigned axes) {
     int64_t i = 0;
     for (int a = 0; a < l->desc.naxes; a++)
@@ -368,7 +367,7 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
     return number_along(l, position, all_axes(l) & ~p->fixed);
 }
 
-/* Which part of a rank a box is. */
+/* The part number of a box on a rank. */
 static int64_t part_of_box(const rsh_layout *l, int64_t box, int64_t rank) {
     const rshi_rank_entry *e = &l->entry[entry_of(l, rank)];
     return rshi_find(l->box_of + e[0].value, e[1].value - e[0].value, sizeof *l->box_of, box);

@@ -1,4 +1,4 @@
-/* Positions: plain questions about positions and axes of the mesh, and layouts made from layouts. */
+/* Positions: getters for positions and axes of the mesh, and layouts derived from layouts. */
 #include "layout/impl.h"
 
 bool rshi_layout_plain(const rsh_layout *l) {
@@ -44,7 +44,7 @@ bool rshi_layout_has_replicas(const rsh_layout *l) {
     return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
 }
 
-/* Of cuts by a rule coordinate 0 holds the most. */
+/* In cuts by a rule, coordinate 0 holds the most. */
 static int64_t most_of_cut(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size) {
     rshi_stripe first = rshi_cut_stripe(l, c, 0, size, 0);
     int64_t most = rshi_stripe_size(&first);
@@ -60,8 +60,8 @@ static int64_t most_of_dim(const rsh_layout *l, int dim) {
     return most;
 }
 
-/* A flat range begins and ends inside an index of the outermost dim.  A unit may be many rows of a part that is narrow.
- */
+/* A flat range begins and ends inside an index of the outermost dim.  With units the estimate does not hold, because a
+ * unit may be many rows of a narrow part. */
 int64_t rshi_layout_most_along(const rsh_layout *l, int dim) {
     if (!l->count) return 0;
     if (l->desc.is_boxes) return l->shape[dim];
@@ -80,7 +80,7 @@ int64_t rshi_layout_rank_bound(const rsh_layout *l) {
     return n ? rsh_layout_rank(l, n - 1) + 1 : 0;
 }
 
-/* ---- layouts made from layouts ---- */
+/* ---- layouts derived from layouts ---- */
 
 rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out) {
     if (!l->partial) {

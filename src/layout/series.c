@@ -1,4 +1,4 @@
-/* Series: pieces that meet a region and differ along one dim, chosen one after the other. */
+/* Series: pieces that overlap a region and differ along one dim. */
 #include "layout/impl.h"
 
 int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k) {
@@ -31,8 +31,8 @@ int64_t rshi_series_look_up(const rshi_series *s, int64_t i) {
     return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
 }
 
-/* Where coordinate k of the segment starts in its part: behind what the part has of the segments before. */
-static int64_t start_of(const rshi_series *s, int64_t k) {
+/* The local index at which coordinate k of the segment starts: after the indices of the preceding segments. */
+static int64_t local_start_of(const rshi_series *s, int64_t k) {
     const rshi_resolved_segment *segment = s->l->dim[s->dim].segment, *own = segment_of(s);
     int64_t at = 0;
     for (const rshi_resolved_segment *g = segment; g < own; g++) {
@@ -47,7 +47,7 @@ static int64_t start_of(const rshi_series *s, int64_t k) {
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     rshi_piece *p = s->piece;
     if (!s->coordinate && p->position == s->base) return p;
-    if (!s->coordinate) { /* it was moved to another holder; boxes never are */
+    if (!s->coordinate) { /* the piece was moved to another holder; pieces of boxes never are */
         p->position = s->base;
         p->rank = rshi_series_rank(s, s->base);
         return p;
@@ -56,6 +56,6 @@ const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     p->position = rshi_series_position(s, i);
     p->rank = rshi_series_rank(s, p->position);
     p->set[s->dim] = rshi_cut_walk_at(&s->walk[p->seg[s->dim]], k);
-    p->at[s->dim] = p->seg[s->dim] ? start_of(s, k) : 0;
+    p->at[s->dim] = p->seg[s->dim] ? local_start_of(s, k) : 0;
     return p;
 }

@@ -1,7 +1,7 @@
-/* Stripe: equal blocks at equal distances along one dim, and what two stripes have in common.
+/* Stripe: equal blocks at equal distances along one dim, and the intersection of two stripes.
  *
- * Contiguous parts are stripes of one block, block-cyclic parts stripes of many.  Two stripes of many blocks meet in a
- * pattern that repeats with the least common multiple of their strides, so the common runs are listed for one period
+ * Contiguous parts are stripes of one block, block-cyclic parts are stripes of many.  The intersection of two stripes
+ * of many blocks repeats with the least common multiple of their strides.  So the common runs are listed for one period
  * and repeated: the cost is the number of different runs, not the length of the dim. */
 #include "layout/layout.h"
 
@@ -21,7 +21,7 @@ int64_t rshi_stripe_at(const rshi_stripe *s, int64_t i) { return s->lo + i / s->
 
 /* ---- common runs ---- */
 
-static rsh_status push(rshi_runs *out, rshi_run run) {
+static rsh_status push_run(rshi_runs *out, rshi_run run) {
     RSH_TRY(RSHI_GROW(out->run, out->n + 1, &out->room));
     out->run[out->n++] = run;
     return RSH_OK;
@@ -49,30 +49,32 @@ static bool next_common(const rshi_stripe *a, const rshi_stripe *b, int64_t x, i
     return true;
 }
 
-/* Least common multiple of two strides, or hi if it is beyond that. */
-static int64_t period(const rshi_stripe *a, const rshi_stripe *b, int64_t hi) {
+/* Least common multiple of two strides, or hi if that is smaller. */
+static int64_t common_period(const rshi_stripe *a, const rshi_stripe *b, int64_t hi) {
     int64_t l;
     if (!rshi_mul(a->stride / rshi_gcd(a->stride, b->stride), b->stride, &l)) return hi;
     return rshi_min(l, hi);
 }
 
-/* Part of a dim in which both stripes are regular: where they meet for the first time, where the shorter one ends, and
- * how many whole periods of full blocks fit in between. */
-typedef struct meeting {
+/* The range in which both stripes are regular: from the larger start to the smaller end, with the number of whole
+ * periods of full blocks in it. */
+typedef struct shared_range {
     int64_t lo, hi, period, repeats;
-} meeting;
+} shared_range;
 
-static meeting meet(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
-    meeting m = {rshi_max(lo, rshi_max(a->lo, b->lo)), rshi_min(hi, rshi_min(rshi_stripe_end(a), rshi_stripe_end(b))),
+static shared_range find_shared_range(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
+    shared_range m = {rshi_max(lo, rshi_max(a->lo, b->lo)),
+                      rshi_min(hi, rshi_min(rshi_stripe_end(a), rshi_stripe_end(b))),
                  0, 0};
     if (m.lo >= m.hi) return m;
-    m.period = a->count > 1 && b->count > 1 ? period(a, b, m.hi - m.lo + 1) : a->count > 1 ? a->stride : b->stride;
+    m.period = a->count > 1 ? a->stride : b->stride;
+    if (a->count > 1 && b->count > 1) m.period = common_period(a, b, m.hi - m.lo + 1);
     if (a->count > 1 || b->count > 1) m.repeats = (m.hi - m.lo) / m.period;
     if (a->count == 1 && b->count == 1) m.period = m.hi - m.lo;
     return m;
 }
 
-/* Runs of [lo, hi), each `count` times at distance `step`. */
+/* Lists the runs of [lo, hi), each repeated `count` times at distance `step`. */
 static rsh_status list_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, int64_t step,
                             int64_t count, rshi_runs *out) {
     int64_t start, end;
@@ -82,19 +84,19 @@ static rsh_status list_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t 
             r.da = rshi_stripe_before(a, start + step) - r.ia;
             r.db = rshi_stripe_before(b, start + step) - r.ib;
         }
-        RSH_TRY(push(out, r));
+        RSH_TRY(push_run(out, r));
     }
     return RSH_OK;
 }
 
-/* Does a block of one of the repeating stripes start at x?  Then no run crosses x, nor any point whole periods away
- * from it. */
+/* Does a block of one of the repeating stripes start at x?  Then no run crosses x, nor any point a multiple of the
+ * period away from it. */
 static bool block_starts(const rshi_stripe *a, const rshi_stripe *b, int64_t x) {
     return (a->count > 1 && (x - a->lo) % a->stride == 0) || (b->count > 1 && (x - b->lo) % b->stride == 0);
 }
 
-/* A first run that is cut off at m->lo is listed on its own, so that the repeated ones are whole. */
-static rsh_status list_cut_off(const rshi_stripe *a, const rshi_stripe *b, meeting *m, rshi_runs *out) {
+/* Lists an incomplete first run at m->lo separately, so that the repeated ones are whole. */
+static rsh_status list_cut_off(const rshi_stripe *a, const rshi_stripe *b, shared_range *m, rshi_runs *out) {
     int64_t start, end;
     if (!next_common(a, b, m->lo, m->hi, &start, &end) || block_starts(a, b, start)) return RSH_OK;
     RSH_TRY(list_runs(a, b, start, end, 0, 1, out));
@@ -106,8 +108,8 @@ static rsh_status list_cut_off(const rshi_stripe *a, const rshi_stripe *b, meeti
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi, rshi_runs *out) {
     rshi_run r;
     if (!a->count || !b->count) return RSH_OK;
-    if (a->count == 1 && b->count == 1) return rshi_range_overlap(a, b, lo, hi, &r) ? push(out, r) : RSH_OK;
-    meeting m = meet(a, b, lo, hi);
+    if (a->count == 1 && b->count == 1) return rshi_range_overlap(a, b, lo, hi, &r) ? push_run(out, r) : RSH_OK;
+    shared_range m = find_shared_range(a, b, lo, hi);
     if (m.lo >= m.hi) return RSH_OK;
     if (m.repeats > 1) RSH_TRY(list_cut_off(a, b, &m, out));
     if (m.repeats > 1) {
@@ -130,7 +132,7 @@ int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t l
         hi = rshi_min(hi, rshi_min(a->lo + a->last, b->lo + b->last));
         return lo < hi ? hi - lo : 0;
     }
-    meeting m = meet(a, b, lo, hi);
+    shared_range m = find_shared_range(a, b, lo, hi);
     if (m.lo >= m.hi) return 0;
     if (a->count == 1) return rshi_stripe_before(b, m.hi) - rshi_stripe_before(b, m.lo);
     if (b->count == 1) return rshi_stripe_before(a, m.hi) - rshi_stripe_before(a, m.lo);

@@ -1,8 +1,8 @@
-/* Compare: are the numbers of two tensors equal, or close?
+/* Compare: are the elements of two tensors equal, or close?
  *
- * Numbers are compared as numbers: -0 equals 0 and nan equals nothing.  They are converted to f64 in blocks; integers
- * are compared as bytes where they must be equal, and of those of 64 bits, which f64 cannot hold, the difference is
- * taken before it is converted. */
+ * They are compared as numbers: -0 equals 0, and NaN equals nothing.  They are converted to f64 in blocks.  If integers
+ * must be equal, their bytes are compared.  64-bit integers do not fit into f64, so their difference is computed before
+ * it is converted. */
 #include "math/impl.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 typedef struct measure {
     rsh_dtype dtype;
-    bool exact; /* equal; else close within: */
+    bool exact; /* equal; otherwise close within: */
     double rtol, atol;
     bool equal_nan;
 } measure;
@@ -27,8 +27,8 @@ static bool is_close(const double *a, const double *b, int each, const measure *
     return isfinite(apart) && apart <= m->atol + m->rtol * size;
 }
 
-/* How far apart two integers of 64 bits are, to the nearest f64. */
-static double distance(rsh_dtype dtype, const char *a, const char *b, double *size) {
+/* The distance of two 64-bit integers, to the nearest f64. */
+static double integer_distance(rsh_dtype dtype, const char *a, const char *b, double *size) {
     uint64_t x, y;
     memcpy(&x, a, sizeof x);
     memcpy(&y, b, sizeof y);
@@ -39,7 +39,7 @@ static double distance(rsh_dtype dtype, const char *a, const char *b, double *si
 
 static bool close_integers(const char *a, const char *b, int64_t n, const measure *m) {
     for (int64_t i = 0; i < n; i++) {
-        double size, apart = distance(m->dtype, a + 8 * i, b + 8 * i, &size);
+        double size, apart = integer_distance(m->dtype, a + 8 * i, b + 8 * i, &size);
         if (apart > 0 && !(apart <= m->atol + m->rtol * size)) return false;
     }
     return true;
@@ -56,14 +56,14 @@ static bool close_numbers(const char *a, const char *b, int64_t n, const measure
     return true;
 }
 
-/* n <= BLOCK dense elements. */
+/* Compares n <= BLOCK dense elements. */
 static bool same_block(const char *a, const char *b, int64_t n, const measure *m) {
     if (m->exact && rshi_is_integer(m->dtype)) return !memcmp(a, b, (size_t)n * rsh_dtype_size(m->dtype));
     if (m->dtype == RSH_I64 || m->dtype == RSH_U64) return close_integers(a, b, n, m);
     return close_numbers(a, b, n, m);
 }
 
-/* n elements, dense: where they lie, or gathered in `room`. */
+/* Returns n elements as a dense array: in place, or gathered in `room`. */
 static const char *dense_block(const char *p, int64_t step, int64_t n, size_t item, char *room) {
     if (step == (int64_t)item) return p;
     for (int64_t i = 0; i < n; i++) memcpy(room + (size_t)i * item, p + i * step, item);
@@ -82,8 +82,8 @@ static bool same_row(const char *a, int64_t sa, const char *b, int64_t sb, int64
     return true;
 }
 
-/* Both of one shape and dtype. */
-static bool same(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
+/* Both must have the same shape and dtype. */
+static bool same_tensors(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
     if (!rsh_tensor_count(a)) return true;
     rshi_rows rows = rshi_rows_of(a, b);
     do {
@@ -97,7 +97,7 @@ static bool same(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
 rsh_status rsh_math_equal(const rsh_tensor *a, const rsh_tensor *b, bool *out) {
     RSH_REQUIRE(a && b && out, RSH_EVALUE, "rsh_math_equal: a, b and out must not be NULL");
     measure m = {.dtype = rsh_tensor_dtype(a), .exact = true};
-    *out = m.dtype == rsh_tensor_dtype(b) && rshi_same_shape(a, b) && same(a, b, &m);
+    *out = m.dtype == rsh_tensor_dtype(b) && rshi_same_shape(a, b) && same_tensors(a, b, &m);
     return RSH_OK;
 }
 
@@ -110,6 +110,6 @@ rsh_status rsh_math_allclose(const rsh_tensor *a, const rsh_tensor *b, double rt
                 rsh_dtype_name(rsh_tensor_dtype(a)), rsh_dtype_name(rsh_tensor_dtype(b)));
     RSH_TRY(rshi_require_shape("allclose", a, b));
     measure m = {rsh_tensor_dtype(a), false, rtol, atol, equal_nan};
-    *out = same(a, b, &m);
+    *out = same_tensors(a, b, &m);
     return RSH_OK;
 }

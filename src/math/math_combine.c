@@ -1,7 +1,7 @@
 /* Combine: several tensors combined into one, element by element and left to right. */
 #include "math/impl.h"
 
-static rsh_status check(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
+static rsh_status check_combine(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
     RSH_REQUIRE(n > 0 && from && to, RSH_EVALUE, "combine: expected at least one tensor and an output, got %d tensors",
                 n);
     for (int k = 0; k < n; k++) RSH_REQUIRE(from[k], RSH_EVALUE, "combine: tensor %d is NULL", k);
@@ -17,7 +17,7 @@ static rsh_status check(rsh_op op, int n, const rsh_tensor *const *from, const r
     return rsh_dtype_check_convert(dtype, rsh_tensor_dtype(to));
 }
 
-static rsh_status combine(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
+static rsh_status combine_into(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
     int64_t *ss = rshi_calloc((size_t)n * RSHI_MOVE_DIMS, sizeof *ss);
     const char **src = rshi_alloc((size_t)n, sizeof *src);
     bool ok = ss && src;
@@ -40,13 +40,13 @@ static rsh_status combine(rsh_op op, int n, const rsh_tensor *const *from, const
 }
 
 rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
-    rsh_tensor *apart = NULL; /* where the result would overwrite what is still to be read */
+    rsh_tensor *apart = NULL; /* a temporary result, if writing `to` would overwrite elements not read yet */
     bool shared = false;
-    RSH_TRY(check(op, n, from, to));
+    RSH_TRY(check_combine(op, n, from, to));
     for (int k = 0; k < n; k++) shared |= rshi_share_memory(from[k], to);
     if (shared)
         RSH_TRY(rsh_tensor_empty(rsh_tensor_dtype(to), rsh_tensor_ndim(to), rsh_tensor_shape(to), &apart));
-    rsh_status st = combine(op, n, from, apart ? apart : to);
+    rsh_status st = combine_into(op, n, from, apart ? apart : to);
     if (!st && apart) rshi_math_copy(apart, to);
     if (!st && !apart) rsh_tensor_bump_version(to);
     rsh_tensor_free(apart);

@@ -1,4 +1,4 @@
-/* Operand: a tensor as the copy room sees it, and its rows. */
+/* Operand: a tensor as an operand of the copy room, and its rows. */
 #include "math/impl.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* Random: numbers by counter, uniform and normal.
+/* Random: counter-based random numbers, uniform and normal.
  *
- * Word i of a stream is splitmix64's output function of key + (i + 1) * 0x9e3779b97f4a7c15, and the key is that
- * function of the seed mixed with the stream's number.  So any element can be had without those before it.  The element
- * at position i takes words 4i to 4i+3: two for the real part, two for the imaginary part.
+ * Word i of a stream is splitmix64's output function of key + (i + 1) * 0x9e3779b97f4a7c15; the key is that function of
+ * the seed mixed with the stream number.  So any element can be computed without those before it.  The element at
+ * position i uses words 4i to 4i+3: two for the real part, two for the imaginary part.
  *
- * Uniform numbers keep as many leading bits of a word as the dtype has in its significand, so that no value rounds up
- * to 1; a normal number is the first of Box and Muller's two. */
+ * Uniform numbers use as many leading bits of a word as the dtype's significand has, so that no value rounds up to 1.
+ * A normal number is the first of Box-Muller's two. */
 #include "math/impl.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define GAMMA 0x9e3779b97f4a7c15u
 #define BLOCK 256 /* elements converted at once */
 
-static uint64_t mix(uint64_t z) {
+static uint64_t splitmix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -31,20 +31,21 @@ static int significand_bits(rsh_dtype dtype) {
     }
 }
 
-/* unit is 2^-bits: the product is exact. */
-static double uniform(uint64_t word, int bits, double unit) { return (double)(word >> (64 - bits)) * unit; }
+/* unit is 2^-bits, so the product is exact. */
+static double uniform_of(uint64_t word, int bits, double unit) { return (double)(word >> (64 - bits)) * unit; }
 
 /* 1 - u is in (0, 1], where the logarithm is finite. */
 static double normal_of(uint64_t a, uint64_t b) {
-    return sqrt(-2 * log(1 - uniform(a, 53, 0x1p-53))) * cos(2 * 3.14159265358979323846 * uniform(b, 53, 0x1p-53));
+    double radius = sqrt(-2 * log(1 - uniform_of(a, 53, 0x1p-53)));
+    return radius * cos(2 * 3.14159265358979323846 * uniform_of(b, 53, 0x1p-53));
 }
 
 
-/* How the numbers of a call are drawn. */
+/* Parameters of the numbers of one call. */
 typedef struct drawing {
     rsh_dtype dtype;
     bool normal;
-    int bits, each; /* of a number; numbers of an element */
+    int bits, each; /* bits of a number; numbers per element */
     double unit;    /* 2^-bits */
     uint64_t key;
     double scale, shift;
@@ -57,17 +58,17 @@ static drawing drawing_of(rsh_dtype dtype, bool normal, const rsh_random *from, 
                      .bits = significand_bits(dtype),
                      .unit = ldexp(1, -significand_bits(dtype)),
                      .each = complex ? 2 : 1,
-                     .key = mix(from->seed + GAMMA * from->stream),
-                     .scale = scale * (complex && normal ? sqrt(0.5) : 1), /* a whole complex number has variance 1 */
+                     .key = splitmix(from->seed + GAMMA * from->stream),
+                     .scale = scale * (complex && normal ? sqrt(0.5) : 1), /* so that the variance is 1 in total */
                      .shift = shift};
 }
 
-static double number(const drawing *w, uint64_t word) {
-    uint64_t a = mix(w->key + (word + 1) * GAMMA);
-    return w->normal ? normal_of(a, mix(w->key + (word + 2) * GAMMA)) : uniform(a, w->bits, w->unit);
+static double draw_number(const drawing *w, uint64_t word) {
+    uint64_t a = splitmix(w->key + (word + 1) * GAMMA);
+    return w->normal ? normal_of(a, splitmix(w->key + (word + 2) * GAMMA)) : uniform_of(a, w->bits, w->unit);
 }
 
-/* n <= BLOCK elements `step` bytes apart; their positions begin at `at` and are `pitch` apart. */
+/* Fills n <= BLOCK elements, `step` bytes apart; their positions begin at `at` and are `pitch` apart. */
 static void draw_block(const drawing *w, char *data, int64_t step, int64_t n, uint64_t at, int64_t pitch) {
     double numbers[2 * BLOCK];
     char room[16 * BLOCK];
@@ -75,7 +76,7 @@ static void draw_block(const drawing *w, char *data, int64_t step, int64_t n, ui
     bool dense = step == (int64_t)item;
     for (int64_t i = 0; i < n * w->each; i++) {
         uint64_t position = at + (uint64_t)(i / w->each) * (uint64_t)pitch;
-        double drawn = number(w, 4 * position + 2 * (uint64_t)(i % w->each));
+        double drawn = draw_number(w, 4 * position + 2 * (uint64_t)(i % w->each));
         numbers[i] = w->shift + w->scale * drawn;
     }
     rshi_convert(w->each == 2 ? RSH_C128 : RSH_F64, numbers, w->dtype, dense ? data : room, (size_t)n);
@@ -87,7 +88,7 @@ static void draw_row(const drawing *w, char *data, int64_t step, int64_t n, uint
         draw_block(w, data + i * step, step, rshi_min(BLOCK, n - i), at + (uint64_t)i * (uint64_t)pitch, pitch);
 }
 
-/* Rows are walked by dims: positions need not run on from one row to the next. */
+/* Iterates over rows by dims, because positions need not be consecutive from one row to the next. */
 static void draw_all(const drawing *w, const rsh_tensor *t, uint64_t first, const int64_t *pitch) {
     int last = rsh_tensor_ndim(t) - 1;
     rshi_rows rows = {.nd = last, .n = rsh_tensor_shape(t)[last], .t = t};
@@ -101,7 +102,7 @@ static void draw_all(const drawing *w, const rsh_tensor *t, uint64_t first, cons
 }
 
 rsh_status rshi_math_draw(const rsh_tensor *t, bool normal, const rsh_random *from, double scale, double shift) {
-    RSH_REQUIRE(t && from, RSH_EVALUE, t ? "random: seed is NULL" : "random: tensor is NULL");
+    RSH_REQUIRE(t && from, RSH_EVALUE, t ? "random: rsh_random is NULL" : "random: tensor is NULL");
     RSH_REQUIRE(!rshi_is_integer(rsh_tensor_dtype(t)), RSH_ETYPE, "random: dtype must be a float or complex, got %s",
                 rsh_dtype_name(rsh_tensor_dtype(t)));
     int64_t pitch[RSH_MAX_NDIM];

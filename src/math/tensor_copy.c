@@ -1,4 +1,4 @@
-/* Copy: elements of a tensor copied, converted and filled in. */
+/* Copy: copies, converts and fills the elements of tensors. */
 #include "math/impl.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ rsh_status rsh_math_fill(const rsh_tensor *t, const void *value) {
 
 rsh_status rsh_math_fill_number(const rsh_tensor *t, double value) {
     unsigned char element[16] = {0};
-    RSH_REQUIRE(t, RSH_EVALUE, "rsh_math_zero: tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_math_fill_number: tensor is NULL");
     rshi_convert(RSH_F64, &value, rsh_tensor_dtype(t), element, 1);
     return rsh_math_fill(t, element);
 }

@@ -1,11 +1,11 @@
-/* Tensor print: elements as text, row by row; long dims show their ends only. */
+/* Tensor print: writes elements as text, row by row; of long dims only both ends. */
 #include "math/impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 1000 /* elements that are all shown */
-#define ENDS 3    /* shown at each end of a dim of a larger tensor */
+#define MOST 1000 /* larger tensors are abbreviated */
+#define ENDS 3    /* elements at each end of a dim that are then shown */
 
 typedef struct printing {
     const rsh_tensor *t;
@@ -42,8 +42,8 @@ static rsh_status print_element(const printing *p, const char *data) {
     return rshi_sink_text(p->sink, text);
 }
 
-/* Between two entries of dim d: a comma, and for whole rows a new line under the brackets that are open. */
-static rsh_status separate(const printing *p, int d) {
+/* Writes the separator between two entries of dim d: a comma, and between rows a line break with indentation. */
+static rsh_status print_separator(const printing *p, int d) {
     if (d == rsh_tensor_ndim(p->t) - 1) return rshi_sink_text(p->sink, ", ");
     return rshi_sink_format(p->sink, ",\n%*s", (int)sizeof "tensor(" + d, "");
 }
@@ -54,10 +54,10 @@ static rsh_status print_dims(const printing *p, int d, const char *data) {
     bool ends = !p->all && n > 2 * ENDS;
     RSH_TRY(rshi_sink_text(p->sink, "["));
     for (int64_t i = 0; i < n; i++) {
-        if (i) RSH_TRY(separate(p, d));
+        if (i) RSH_TRY(print_separator(p, d));
         if (ends && i == ENDS) {
             RSH_TRY(rshi_sink_text(p->sink, "..."));
-            RSH_TRY(separate(p, d));
+            RSH_TRY(print_separator(p, d));
             i = n - ENDS;
         }
         RSH_TRY(print_dims(p, d + 1, data + i * step));

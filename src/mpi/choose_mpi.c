@@ -1,8 +1,8 @@
 /* Choice of an MPI: finds which MPI the process uses and loads the library that was built for it.
  *
  * A program that is compiled for Open MPI passes pointers where one for MPICH passes ints, so the wrong library would
- * crash.  The MPI that is loaded says its name (MPI_Get_library_version, which may be called before MPI_Init).  The
- * library that was built for that name is loaded, and only that one. */
+ * crash.  The loaded MPI states its name (MPI_Get_library_version, which may be called before MPI_Init).  Only the
+ * library that was built for that name is loaded. */
 #include "mpi/mpi_engine.h"
 
 #include <reshard/mpi_world.h>
@@ -15,10 +15,10 @@
 
 #define VERSION_ROOM 8192 /* at least any MPI's MPI_MAX_LIBRARY_VERSION_STRING */
 
-/* An MPI family: what its version says, and what it says in the environment of a rank. */
+/* An MPI family, recognised by its version text and by an environment variable of its launcher. */
 typedef struct family {
     const char *name;
-    const char *says[4]; /* parts of its version, until NULL */
+    const char *says[4]; /* parts of its version text, until NULL */
     const char *launcher;
 } family;
 
@@ -32,7 +32,7 @@ static const family *family_named(const char *name) {
     return NULL;
 }
 
-/* The first line of an MPI's version, short enough for a sentence. */
+/* Truncates an MPI's version text to its first line, short enough for an error message. */
 static void cut_version(char *version) {
     version[strcspn(version, "\n,")] = '\0';
     version[strnlen(version, 80)] = '\0';
@@ -57,7 +57,7 @@ static const family *family_saying(const char *version) {
 
 typedef int (*version_fn)(char *version, int *length);
 
-/* MPI_Get_library_version of the MPI that is loaded, also if a plugin loaded it for itself; NULL: none is. */
+/* MPI_Get_library_version of the loaded MPI, even if a plugin loaded it privately; NULL: none. */
 static version_fn find_version(void) {
     static const char *const libraries[] = {"libmpi.so.40", "libmpich.so.12", "libmpi.so.12"};
     void *found = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
@@ -78,14 +78,14 @@ static void loaded_version(char version[VERSION_ROOM]) {
     if (fn) fn(version, &length);
 }
 
-/* In the folder of this library, then where the system looks. */
+/* Loads a library from the folder of this library, or else from the system's search path. */
 static void *load_library(const char *name) {
     char path[PATH_MAX];
     Dl_info self;
     if (dladdr((void *)(size_t)rsh_mpi_open, &self) && self.dli_fname && strrchr(self.dli_fname, '/')) {
         int folder = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
         if (snprintf(path, sizeof path, "%.*s/%s", folder, self.dli_fname, name) < PATH_MAX) {
-            void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI's plugins look for global symbols */
+            void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI's plugins need global symbols */
             if (library) return library;
         }
     }
@@ -129,7 +129,7 @@ static rsh_status engine_of_loaded(char *version, const rshi_mpi_engine **out) {
     return rsh_fail(RSH_EUNSUP, sentence);
 }
 
-/* No MPI is loaded: the user's choice, the launcher's, or the first that is there. */
+/* For processes without a loaded MPI: the user's choice, the launcher's, or the first that is installed. */
 static rsh_status engine_by_environment(const rshi_mpi_engine **out) {
     const char *chosen = getenv("RESHARD_MPI");
     char sentence[128];
@@ -148,7 +148,7 @@ static rsh_status engine_by_environment(const rshi_mpi_engine **out) {
     return st;
 }
 
-/* Found once: an MPI stays for as long as the process. */
+/* The result is cached, because the MPI of a process does not change. */
 static rsh_status find_engine(const rshi_mpi_engine **out) {
     static const rshi_mpi_engine *found;
     char version[VERSION_ROOM];
@@ -164,7 +164,7 @@ static rsh_status find_engine(const rshi_mpi_engine **out) {
 
 #endif
 
-/* ---- what users call ---- */
+/* ---- public functions ---- */
 
 rsh_status rsh_mpi_open(rsh_comm **out) {
     const rshi_mpi_engine *e;

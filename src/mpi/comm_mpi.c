@@ -1,8 +1,7 @@
-/* Engine `mpi`: an MPI communicator as a wire.  The only file that knows MPI; it is compiled once for each MPI.
+/* Engine `mpi`: an MPI communicator as a wire.  The only file that uses MPI; it is compiled once for each MPI.
  *
- * Waiting, collectives, nodes and failures are the library's, on any wire; here are messages and nothing else.  Whether
- * MPI has been finalised is asked at every call, which is cheap: then there is nothing to do but to give memory back.
- */
+ * Waiting, collectives, nodes and failures are handled by the library for all wires; this file only sends and receives.
+ * Every call checks whether MPI has been finalised, which is cheap; after that only memory is freed. */
 #include "mpi/mpi_engine.h"
 
 #include <reshard/mpi.h>
@@ -17,13 +16,13 @@ typedef struct duplicate {
     MPI_Comm comm; /* owned */
 } duplicate;
 
-/* What is in the room of a request. */
+/* Stored in the room of a request. */
 typedef struct message {
     MPI_Request request;
-    bool given_up; /* MPI was told so, which it is told once */
+    bool given_up; /* MPI_Cancel was called, which is done once */
 } message;
 
-_Static_assert(sizeof(message) <= sizeof(rsh_wire_request), "a request has room for MPI's");
+_Static_assert(sizeof(message) <= sizeof(rsh_wire_request), "a request must have room for MPI's");
 
 static message message_of(const rsh_wire_request *r) {
     message m;
@@ -35,7 +34,7 @@ static void keep_message(message m, rsh_wire_request *out) { memcpy(out->room, &
 
 /* ---- errors ---- */
 
-static rsh_status fail(int error, const char *what) {
+static rsh_status check_mpi(int error, const char *what) {
     char text[MPI_MAX_ERROR_STRING + 1] = "", sentence[MPI_MAX_ERROR_STRING + 64];
     int length = 0;
     if (error == MPI_SUCCESS) return RSH_OK;
@@ -61,7 +60,7 @@ static rsh_status begin_send(void *ctx, int peer, int tag, const void *data, siz
     const duplicate *d = ctx;
     MPI_Request request;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Isend");
+    if (!st) st = check_mpi(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Isend");
     if (!st) keep_message((message){request, false}, out);
     return st;
 }
@@ -70,7 +69,7 @@ static rsh_status begin_receive(void *ctx, int peer, int tag, void *data, size_t
     const duplicate *d = ctx;
     MPI_Request request;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Irecv");
+    if (!st) st = check_mpi(MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, d->comm, &request), "MPI_Irecv");
     if (!st) keep_message((message){request, false}, out);
     return st;
 }
@@ -80,15 +79,15 @@ static rsh_status test(void *ctx, rsh_wire_request *r, bool *done) {
     message m = message_of(r);
     int flag = 0;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Test(&m.request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!st) st = check_mpi(MPI_Test(&m.request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
     if (st) return st;
     keep_message(m, r);
     *done = flag;
     return RSH_OK;
 }
 
-/* A receive that nothing was sent for stops at once.  What has begun, and with Open MPI any send, goes on until it is
- * done, also when the communicator is no longer used. */
+/* A receive that has not matched a message stops at once.  A message that has begun, and with Open MPI any send,
+ * continues until it is done, even if the communicator is no longer used. */
 static bool cancel(void *ctx, rsh_wire_request *r) {
     bool done = false;
     message m = message_of(r);
@@ -104,15 +103,15 @@ static rsh_status probe(void *ctx, int tag, int *peer) {
     MPI_Status status;
     int flag = 0;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Iprobe(MPI_ANY_SOURCE, tag, d->comm, &flag, &status), "MPI_Iprobe");
+    if (!st) st = check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, d->comm, &flag, &status), "MPI_Iprobe");
     if (!st) *peer = flag ? status.MPI_SOURCE : -1;
     return st;
 }
 
-/* ---- coming and going ---- */
+/* ---- construction ---- */
 
-/* Freeing a communicator may wait for its other ranks: one that has lost some stays until MPI is finalised. */
-static void hang_up(void *ctx, bool orderly) {
+/* Freeing a communicator may wait for its other ranks, so one with lost ranks is kept until MPI is finalised. */
+static void close_communicator(void *ctx, bool orderly) {
     duplicate *d = ctx;
     if (orderly && is_running()) MPI_Comm_free(&d->comm);
     free(d);
@@ -120,14 +119,14 @@ static void hang_up(void *ctx, bool orderly) {
 
 static rsh_status split(void *ctx, int colour, int key, rsh_wire *out);
 
-/* A wire on a communicator, which it takes, also when it fails. */
+/* Makes a wire on a communicator and takes ownership of it, even if it fails. */
 static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
     duplicate *d = malloc(sizeof *d);
     int rank = 0, size = 0;
     rsh_status st = d ? RSH_OK : rsh_fail(RSH_ENOMEM, "out of memory for a communicator");
-    if (!st) st = fail(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    if (!st) st = fail(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-    if (!st) st = fail(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    if (!st) st = check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    if (!st) st = check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    if (!st) st = check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
     if (st) {
         free(d);
         return st;
@@ -144,7 +143,7 @@ static rsh_status make_wire(MPI_Comm comm, uint64_t host, rsh_wire *out) {
                       .cancel = cancel,
                       .probe = probe,
                       .split = split,
-                      .close = hang_up};
+                      .close = close_communicator};
     return RSH_OK;
 }
 
@@ -152,19 +151,20 @@ static rsh_status split(void *ctx, int colour, int key, rsh_wire *out) {
     const duplicate *d = ctx;
     MPI_Comm part;
     rsh_status st = require_running();
-    if (!st) st = fail(MPI_Comm_split(d->comm, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
+    if (!st) st = check_mpi(MPI_Comm_split(d->comm, colour < 0 ? MPI_UNDEFINED : colour, key, &part), "MPI_Comm_split");
     return st || part == MPI_COMM_NULL ? st : make_wire(part, 0, out);
 }
 
-/* The lowest rank with which this one can share memory as far as MPI knows, counted from 1. */
+/* The lowest rank with which this one can share memory according to MPI, counted from 1. */
 static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
     MPI_Comm shared;
     int lowest = 0;
-    rsh_status st = fail(MPI_Comm_rank(comm, &lowest), "MPI_Comm_rank");
+    rsh_status st = check_mpi(MPI_Comm_rank(comm, &lowest), "MPI_Comm_rank");
     if (!st)
-        st = fail(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
+        st = check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared),
+                       "MPI_Comm_split_type");
     if (st) return st;
-    st = fail(MPI_Bcast(&lowest, 1, MPI_INT, 0, shared), "MPI_Bcast");
+    st = check_mpi(MPI_Bcast(&lowest, 1, MPI_INT, 0, shared), "MPI_Bcast");
     MPI_Comm_free(&shared);
     *host = (uint64_t)lowest + 1;
     return st;
@@ -185,7 +185,7 @@ static rsh_status check_comm(MPI_Comm comm) {
     int between = 0;
     if (check_running()) return RSH_ERUNTIME;
     if (comm == MPI_COMM_NULL) return rsh_fail(RSH_EVALUE, "communicator is MPI_COMM_NULL");
-    rsh_status st = fail(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
+    rsh_status st = check_mpi(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
     return st || !between
                ? st
                : rsh_fail(RSH_EUNSUP, "communicator must be an intracommunicator, got an intercommunicator");
@@ -196,20 +196,20 @@ static rsh_status make_comm(MPI_Comm comm, rsh_comm **out) {
     rsh_wire wire;
     uint64_t host = 0;
     rsh_status st = check_comm(comm);
-    if (!st) st = fail(MPI_Comm_dup(comm, &own), "MPI_Comm_dup");
-    if (!st) st = fail(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    if (!st) st = check_mpi(MPI_Comm_dup(comm, &own), "MPI_Comm_dup");
+    if (!st) st = check_mpi(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (!st) st = find_host(own, &host);
     if (!st) st = make_wire(own, host, &wire);
     return st ? st : rsh_comm_wire(&wire, out);
 }
 
-/* MPI_Comm_f2c ends a process in which MPI does not run. */
+/* Checks first, because MPI_Comm_f2c aborts a process in which MPI is not running. */
 static rsh_status comm_from_fortran(int handle, rsh_comm **out) {
     rsh_status st = check_running();
     return st ? st : make_comm(MPI_Comm_f2c(handle), out);
 }
 
-/* ---- comms that are kept: one for each list of ranks ---- */
+/* ---- kept comms: one for each list of ranks ---- */
 
 typedef struct kept_comm {
     int size;
@@ -218,21 +218,21 @@ typedef struct kept_comm {
     struct kept_comm *next;
 } kept_comm;
 
-static kept_comm *kept_comms; /* the latest first; never freed: freeing a comm would wait for its other ranks */
+static kept_comm *kept_comms; /* latest first; never freed, because freeing a comm would wait for its other ranks */
 
-/* The ranks of a communicator in MPI_COMM_WORLD, which the caller frees. */
+/* Lists the ranks of a communicator in MPI_COMM_WORLD; the caller frees the list. */
 static rsh_status list_ranks(MPI_Comm comm, int *size, int **out) {
     MPI_Group group, world;
     MPI_Comm_group(comm, &group);
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_size(group, size);
     int *own = malloc((size_t)*size * sizeof *own), *ranks = malloc((size_t)*size * sizeof *ranks);
-    rsh_status st = own && ranks ? RSH_OK : rsh_fail(RSH_ENOMEM, "no memory for the ranks of a communicator");
+    rsh_status st = own && ranks ? RSH_OK : rsh_fail(RSH_ENOMEM, "out of memory for the ranks of a communicator");
     for (int r = 0; r < *size && !st; r++) own[r] = r;
-    if (!st) st = fail(MPI_Group_translate_ranks(group, *size, own, world, ranks), "MPI_Group_translate_ranks");
+    if (!st) st = check_mpi(MPI_Group_translate_ranks(group, *size, own, world, ranks), "MPI_Group_translate_ranks");
     for (int r = 0; r < *size && !st; r++)
         if (ranks[r] == MPI_UNDEFINED)
-            st = rsh_fail(RSH_EUNSUP, "a communicator has ranks outside MPI_COMM_WORLD: use rsh_comm_mpi");
+            st = rsh_fail(RSH_EUNSUP, "communicator has ranks outside MPI_COMM_WORLD; use rsh_comm_mpi");
     MPI_Group_free(&group);
     MPI_Group_free(&world);
     free(own);
@@ -243,7 +243,7 @@ static rsh_status list_ranks(MPI_Comm comm, int *size, int **out) {
 
 static rsh_status keep_comm(MPI_Comm comm, int size, int *ranks, rsh_comm **out) {
     kept_comm *k = malloc(sizeof *k);
-    rsh_status st = k ? make_comm(comm, out) : rsh_fail(RSH_ENOMEM, "no memory for a comm that is kept");
+    rsh_status st = k ? make_comm(comm, out) : rsh_fail(RSH_ENOMEM, "out of memory for a kept comm");
     if (st) {
         free(k);
         free(ranks);
@@ -271,21 +271,21 @@ static rsh_status find_or_make_comm(int handle, rsh_comm **out) {
     return keep_comm(comm, size, ranks, out);
 }
 
-/* ---- all of mpirun's ranks ---- */
+/* ---- MPI_COMM_WORLD ---- */
 
 static rsh_status open_world(rsh_comm **out) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
     if (begun)
         return rsh_fail(RSH_EBUSY, "MPI is already initialized; use rsh_comm_mpi with one of its communicators");
-    rsh_status st = fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    rsh_status st = check_mpi(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     return st ? st : make_comm(MPI_COMM_WORLD, out);
 }
 
 static rsh_status close_world(rsh_comm *comm) {
     rsh_status st = rsh_comm_free(comm);
     if (st) return st;
-    return is_running() ? fail(MPI_Finalize(), "MPI_Finalize") : RSH_OK;
+    return is_running() ? check_mpi(MPI_Finalize(), "MPI_Finalize") : RSH_OK;
 }
 
 const rshi_mpi_engine *rsh_mpi_engine(void) {

@@ -1,25 +1,25 @@
-/* Board: where the ranks of a node meet.
+/* Board: shared memory through which the ranks of a node synchronise.
  *
- * Everything collective is made of meetings: each rank puts something at its seat, says that it has arrived, and goes
- * on when all have.  The last to arrive opens the door for the others, so a meeting costs one atomic addition a rank
- * and one flag, and ranks that sleep are woken by one call.  Where ranks are processes, the board lies in the arena of
- * one of them; the memory outlives that rank for as long as anybody maps it, so a rank's death takes nothing away but
- * the rank. */
+ * Every collective operation consists of rounds: each rank writes to its slot, announces that it has arrived, and
+ * continues when all have arrived.  The last rank to arrive completes the round for the others, so a round costs one
+ * atomic addition per rank and one flag, and sleeping ranks are woken by one call.  If ranks are processes, the board
+ * is in the arena of one of them.  That memory stays valid as long as any rank maps it, so it survives the death of its
+ * rank. */
 #include "node/impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const rshi_patience *patience_of(const rshi_node *n) { return &n->world->patience; }
-static int name_of(const rshi_node *n, int r) { return n->names ? n->names[r] : r; }
+static int reported_rank(const rshi_node *n, int r) { return n->names ? n->names[r] : r; }
 
-/* ---- who is missing ---- */
+/* ---- missing ranks ---- */
 
 static bool is_gone(const rshi_node *n, int rank) {
-    return atomic_load_explicit(&n->board->seats[rank].gone, memory_order_acquire);
+    return atomic_load_explicit(&n->board->slots[rank].gone, memory_order_acquire);
 }
 
-/* Asking the kernel is for those who have slept: a rank that leaves in order wakes its peers. */
+/* Asks the kernel only after a sleep, because a rank that leaves regularly wakes its peers. */
 static bool asks_kernel(const rshi_node *n, double waited) {
     return n->world->map->has_ended && waited >= patience_of(n)->nap / 2;
 }
@@ -29,20 +29,20 @@ static bool is_lost(const rshi_node *n, int rank, double waited) {
     return is_gone(n, rank) || (asks_kernel(n, waited) && n->world->map->has_ended(n->world, n->member[rank]));
 }
 
-/* A rank left with RSH_EPEER because of another one: its sentence already names that one. */
+/* If a rank left with RSH_EPEER because of another one, its error message already names that one. */
 static rsh_status report_lost(const rshi_node *n, int rank) {
-    const rshi_seat *seat = &n->board->seats[rank];
-    int name = name_of(n, rank);
+    const rshi_board_slot *slot = &n->board->slots[rank];
+    int name = reported_rank(n, rank);
     if (!is_gone(n, rank)) return rshi_fail(RSH_EPEER, "rank %d has died", name);
-    if (seat->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
-    if (seat->status == RSH_EPEER && *seat->detail)
-        return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, seat->detail);
-    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", name, rsh_status_name(seat->status), seat->detail);
+    if (slot->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", name);
+    if (slot->status == RSH_EPEER && *slot->detail)
+        return rshi_fail(RSH_EPEER, "%.*s", RSHI_DETAIL_BYTES - 1, slot->detail);
+    return rshi_fail(RSH_EPEER, "rank %d failed with %s: %.900s", name, rsh_status_name(slot->status), slot->detail);
 }
 
 static rsh_status report_late(const rshi_node *n, int rank, double waited) {
     return rshi_fail(RSH_ETIMEOUT, "rank %d did not answer for %.3g seconds (RESHARD_TIMEOUT is %g)",
-                     name_of(n, rank), waited, patience_of(n)->timeout);
+                     reported_rank(n, rank), waited, patience_of(n)->timeout);
 }
 
 static rsh_status report_elsewhere(const rshi_node *n, int peer) {
@@ -50,10 +50,10 @@ static rsh_status report_elsewhere(const rshi_node *n, int peer) {
                      "ranks are in different calls: this rank is in a run and waits for rank %d, which is in a "
                      "different "
                      "collective call and waits for this rank",
-                     name_of(n, peer));
+                     reported_rank(n, peer));
 }
 
-/* The lowest rank that is lost, or -1.  The short way is for the usual case. */
+/* The lowest rank that is lost, or -1.  Returns early in the usual case. */
 static int find_lost(const rshi_node *n, double waited) {
     if (!asks_kernel(n, waited) && !atomic_load_explicit(&n->board->departures, memory_order_acquire)) return -1;
     for (int r = 0; r < n->size; r++)
@@ -61,15 +61,15 @@ static int find_lost(const rshi_node *n, double waited) {
     return -1;
 }
 
-/* The lowest rank that has not come to the meeting, or -1. */
+/* The lowest rank that has not arrived at the round, or -1. */
 static int find_missing(const rshi_node *n) {
     for (int r = 0; r < n->size; r++)
-        if (atomic_load_explicit(&n->board->seats[r].arrived, memory_order_acquire) < n->meetings) return r;
+        if (atomic_load_explicit(&n->board->slots[r].arrived, memory_order_acquire) < n->rounds) return r;
     return -1;
 }
 
-/* A meeting that is not complete never will be when a rank is lost, be it one that had come and gave up waiting. */
-static rsh_status check_meeting(void *ctx, double waited) {
+/* An incomplete round cannot complete once a rank is lost, even if that rank had arrived and then gave up. */
+static rsh_status check_round(void *ctx, double waited) {
     const rshi_node *n = ctx;
     int lost = find_lost(n, waited);
     if (lost >= 0) return report_lost(n, lost);
@@ -82,13 +82,13 @@ static rsh_status check_meeting(void *ctx, double waited) {
 typedef struct waiting {
     const rshi_node *node;
     int peer;
-    bool idle; /* this rank does nothing else until the peer's flag is there */
+    bool idle; /* this rank does nothing else until the peer's flag is raised */
 } waiting;
 
-/* Is the peer at a meeting that this rank has not come to?  It leaves the meeting when this rank comes, which waits for
- * it here.  What it posted before it went there is seen after this look. */
+/* Has the peer arrived at a round that this rank has not reached?  Then it waits there for this rank, which waits for
+ * it here.  Everything that it posted before is visible after this check. */
 static bool is_elsewhere(const waiting *w) {
-    return atomic_load_explicit(&w->node->board->seats[w->peer].arrived, memory_order_acquire) > w->node->meetings;
+    return atomic_load_explicit(&w->node->board->slots[w->peer].arrived, memory_order_acquire) > w->node->rounds;
 }
 
 static rsh_status check_one(void *ctx, double waited) {
@@ -117,34 +117,34 @@ rsh_status rshi_node_wait(rshi_node *n, int peer, rshi_flag *flag, uint64_t targ
     return rshi_flag_wait(flag, target, patience_of(n), check_one, &w);
 }
 
-/* ---- meetings ---- */
+/* ---- rounds ---- */
 
-rsh_status rshi_node_meet(rshi_node *n, const void *from, size_t bytes) {
+rsh_status rshi_node_round(rshi_node *n, const void *from, size_t bytes) {
     rshi_board *b = n->board;
-    rshi_seat *seat = &b->seats[n->rank];
-    uint64_t meeting = ++n->meetings;
-    rshi_block *block = &seat->block[meeting & 1];
+    rshi_board_slot *slot = &b->slots[n->rank];
+    uint64_t round = ++n->rounds;
+    rshi_block *block = &slot->block[round & 1];
     block->bytes = bytes;
     if (bytes) memcpy(block->data, from, bytes);
-    atomic_store_explicit(&seat->arrived, meeting, memory_order_release);
+    atomic_store_explicit(&slot->arrived, round, memory_order_release);
     if (atomic_fetch_add_explicit(&b->arrivals, 1, memory_order_acq_rel) + 1 < n->size)
-        return rshi_flag_wait(&b->met, meeting, patience_of(n), check_meeting, n);
+        return rshi_flag_wait(&b->met, round, patience_of(n), check_round, n);
     int lost = find_lost(n, 0);
     if (lost >= 0) return report_lost(n, lost);
     atomic_store_explicit(&b->arrivals, 0, memory_order_relaxed);
-    rshi_flag_post(&b->met, meeting, patience_of(n)->one_process);
+    rshi_flag_post(&b->met, round, patience_of(n)->one_process);
     return RSH_OK;
 }
 
-const rshi_block *rshi_node_block(const rshi_node *n, int r) { return &n->board->seats[r].block[n->meetings & 1]; }
+const rshi_block *rshi_node_block(const rshi_node *n, int r) { return &n->board->slots[r].block[n->rounds & 1]; }
 
 void rshi_node_leave(rshi_node *n, rsh_status status, const char *detail) {
     rshi_board *b = n->board;
-    rshi_seat *seat = &b->seats[n->rank];
-    if (atomic_load_explicit(&seat->gone, memory_order_relaxed)) return;
-    seat->status = status;
-    snprintf(seat->detail, sizeof seat->detail, "%s", detail);
-    atomic_store_explicit(&seat->gone, true, memory_order_release);
+    rshi_board_slot *slot = &b->slots[n->rank];
+    if (atomic_load_explicit(&slot->gone, memory_order_relaxed)) return;
+    slot->status = status;
+    snprintf(slot->detail, sizeof slot->detail, "%s", detail);
+    atomic_store_explicit(&slot->gone, true, memory_order_release);
     atomic_fetch_add_explicit(&b->departures, 1, memory_order_acq_rel);
     rshi_flag_rouse(&b->met, patience_of(n)->one_process);
 }

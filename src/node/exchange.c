@@ -1,11 +1,10 @@
-/* Exchange of a node: receivers copy out of the senders' memory.
+/* Exchange of a node: receivers copy from the senders' memory.
  *
- * Each rank writes its lists into memory that its peers reach.  Messages that lie in such memory, as all do where ranks
- * are threads, are read where they are: that is one round and a last meeting.  The others form one stream in the order
- * of the lists, which passes through a staging buffer of two halves: while receivers read one half, the sender fills
- * the other, and one meeting a round keeps them in step.  Every rank checks its own sends and receives against the
- * other side's lists, so each mismatch is found by at least one rank; it takes part in all rounds all the same, and the
- * last meeting tells everybody. */
+ * Each rank writes its lists to memory that its peers can reach.  Messages in such memory (for threads, all messages)
+ * are read in place, which takes one round and a final one.  The others form one stream in the order of the lists,
+ * which passes through a staging buffer of two halves: while receivers read one half, the sender fills the other, and
+ * one round per half keeps them in step.  Every rank compares its sends and receives with the other side's lists, so at
+ * least one rank finds each mismatch.  It still takes part in all rounds, and the final one tells everybody. */
 #include "node/impl.h"
 
 #include <string.h>
@@ -14,23 +13,23 @@
 
 typedef struct entry {
     uint64_t bytes;
-    uint64_t order;     /* in the caller's list */
-    bool direct;        /* read where it is */
-    rshi_handle handle; /* direct: where that is */
+    uint64_t order;     /* index in the caller's list */
+    bool direct;        /* read in place */
+    rshi_handle handle; /* if direct: of the data */
     uint64_t at;        /* otherwise: offset in the stream */
 } entry;
 
-/* Lists by peer, in one block: entries for p are list[start[p]] .. list[start[p + 1] - 1]. */
+/* Lists sorted by peer, in one block: entries for p are list[start[p]] .. list[start[p + 1] - 1]. */
 typedef struct sorted {
     const int64_t *start; /* [size + 1] */
     const entry *list;
 } sorted;
 
-/* What a rank puts on the board for an exchange. */
+/* The record that a rank writes to the board for an exchange. */
 typedef struct card {
-    rsh_status status; /* not RSH_OK: the rank has no memory, so nobody exchanges anything */
+    rsh_status status; /* not RSH_OK: the rank is out of memory, and nothing is exchanged */
     rshi_handle lists;
-    rshi_handle staging; /* if it has a stream, which passes through it */
+    rshi_handle staging; /* if there is a stream: of its staging buffer */
     uint64_t staged;     /* bytes of its stream */
     int64_t nsend, nrecv;
 } card;
@@ -54,7 +53,7 @@ static size_t side_bytes(int size, int64_t n) {
     return ((size_t)size + 2) * sizeof(int64_t) + (size_t)n * sizeof(entry);
 }
 
-/* The sends or the receives in a block that a rank has written. */
+/* The sends or the receives in a block that a rank wrote. */
 static sorted side_of(const exchange *x, const char *block, const card *k, bool recv) {
     int size = x->n->size;
     if (recv) block += side_bytes(size, k->nsend);
@@ -86,13 +85,13 @@ static void sort_by_peer(int size, int64_t n, const rsh_message *list, char *blo
         sorted[start[list[i].peer + 1]++] = (entry){.bytes = list[i].bytes, .order = (uint64_t)i};
 }
 
-/* Can receivers read the message for rank p where it is?  Those to this rank itself never leave its memory. */
+/* Can receivers read the message for rank p in place?  Messages to this rank itself always are. */
 static bool is_direct(const exchange *x, int p, const void *data) {
     const rshi_mapping *map = x->n->world->map;
     return p == x->n->rank || !map->is_shared || map->is_shared(x->n->world, data);
 }
 
-/* Where receivers find each message. */
+/* Determines where receivers find each message. */
 static void place_sends(exchange *x) {
     const rshi_world *w = x->n->world;
     sorted s = side_of(x, x->block, &x->mine, false);
@@ -107,7 +106,7 @@ static void place_sends(exchange *x) {
         }
 }
 
-static rsh_status take_staging(exchange *x) {
+static rsh_status alloc_staging(exchange *x) {
     rshi_world *w = x->n->world;
     if (!x->n->staging) x->n->staging = w->map->alloc(w, 2 * HALF, false);
     return x->n->staging ? rshi_node_publish(x->n, x->n->staging, &x->mine.staging) : rshi_nomem();
@@ -122,7 +121,7 @@ static rsh_status write_lists(exchange *x) {
     sort_by_peer(x->n->size, x->mine.nsend, x->send, x->block);
     sort_by_peer(x->n->size, x->mine.nrecv, x->recv, x->block + sends);
     place_sends(x);
-    if (x->mine.staged) RSH_TRY(take_staging(x));
+    if (x->mine.staged) RSH_TRY(alloc_staging(x));
     return rshi_node_publish(x->n, x->block, &x->mine.lists);
 }
 
@@ -144,7 +143,7 @@ static bool pair_agrees(const sorted *send, int from, const sorted *recv, int to
     return true;
 }
 
-static rshi_mismatch compare(const exchange *x) {
+static rshi_mismatch compare_with_peers(const exchange *x) {
     int me = x->n->rank;
     rshi_mismatch found = {0};
     sorted send = side_of(x, x->block, &x->mine, false), recv = side_of(x, x->block, &x->mine, true);
@@ -158,8 +157,8 @@ static rshi_mismatch compare(const exchange *x) {
 
 /* ---- moving ---- */
 
-/* The part of a message that is in the round's piece of the stream: bytes [from, from + n) of it. */
-static uint64_t overlap(const entry *e, uint64_t round, uint64_t *from) {
+/* The part of a message that is in this round's half of the stream: bytes [from, from + n) of it. */
+static uint64_t part_in_round(const entry *e, uint64_t round, uint64_t *from) {
     uint64_t lo = round * HALF, hi = lo + HALF, end = e->at + e->bytes;
     uint64_t first = e->at > lo ? e->at : lo, last = end < hi ? end : hi;
     *from = first - e->at;
@@ -172,7 +171,7 @@ static void fill_half(const exchange *x, uint64_t round) {
     sorted s = side_of(x, x->block, &x->mine, false);
     for (int64_t i = 0; i < x->mine.nsend; i++) {
         const entry *e = &s.list[i];
-        uint64_t from, n = e->direct ? 0 : overlap(e, round, &from);
+        uint64_t from, n = e->direct ? 0 : part_in_round(e, round, &from);
         if (n) memcpy(half_of(x->n->staging, round) + (e->at + from) % HALF, (char *)x->send[e->order].data + from, n);
     }
 }
@@ -188,19 +187,19 @@ static void receive_from(const exchange *x, int p, uint64_t round) {
     for (int64_t i = 0; i < count_of(&recv, p); i++) {
         const entry *e = entry_of(&send, x->n->rank, i);
         char *to = x->recv[entry_of(&recv, p, i)->order].data;
-        uint64_t from, n = e->direct ? 0 : overlap(e, round, &from);
+        uint64_t from, n = e->direct ? 0 : part_in_round(e, round, &from);
         if (n) memcpy(to + from, half_of(staging, round) + (e->at + from) % HALF, n);
         if (e->direct && !round) copy_direct(to, rshi_node_reach(x->n, p, e->handle), e->bytes);
     }
 }
 
-/* Ranks start with different peers, so as not to read the same memory all at once. */
+/* Ranks start with different peers, so that they do not all read the same memory at once. */
 static void receive_round(const exchange *x, uint64_t round) {
     int size = x->n->size;
     for (int k = 0; k < size; k++) receive_from(x, (x->n->rank + k) % size, round);
 }
 
-/* Rounds of the longest stream. */
+/* Computes the number of rounds of the longest stream. */
 static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
     *rounds = 1;
     for (int r = 0; r < x->n->size; r++) {
@@ -212,25 +211,25 @@ static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
     return RSH_OK;
 }
 
-/* A meeting takes the cards away: they are put there again at each. */
-static rsh_status move_all(exchange *x, rshi_mismatch *found) {
+/* Every round overwrites the records on the board, so they are written again each time. */
+static rsh_status exchange_rounds(exchange *x, rshi_mismatch *found) {
     uint64_t rounds;
     if (!x->mine.status) fill_half(x, 0);
-    RSH_TRY(rshi_node_meet(x->n, &x->mine, sizeof x->mine));
+    RSH_TRY(rshi_node_round(x->n, &x->mine, sizeof x->mine));
     RSH_TRY(check_cards(x, &rounds));
-    *found = compare(x);
+    *found = compare_with_peers(x);
     for (uint64_t k = 0; k < rounds; k++) {
         if (k) {
             fill_half(x, k);
-            RSH_TRY(rshi_node_meet(x->n, &x->mine, sizeof x->mine));
+            RSH_TRY(rshi_node_round(x->n, &x->mine, sizeof x->mine));
         }
         if (!found->wrong) receive_round(x, k);
     }
     return RSH_OK;
 }
 
-static rsh_status settle(exchange *x, const rshi_mismatch *found) {
-    RSH_TRY(rshi_node_meet(x->n, found, sizeof *found));
+static rsh_status agree_on_mismatch(exchange *x, const rshi_mismatch *found) {
+    RSH_TRY(rshi_node_round(x->n, found, sizeof *found));
     for (int r = 0; r < x->n->size; r++) {
         rshi_mismatch f;
         memcpy(&f, rshi_node_block(x->n, r)->data, sizeof f);
@@ -244,8 +243,8 @@ rsh_status rshi_node_exchange(rshi_node *n, int64_t nsend, const rsh_message *se
     exchange x = {.n = n, .send = send, .recv = recv, .mine = {.nsend = nsend, .nrecv = nrecv}};
     rshi_mismatch found;
     x.mine.status = write_lists(&x);
-    rsh_status st = move_all(&x, &found);
-    if (!st) st = settle(&x, &found);
+    rsh_status st = exchange_rounds(&x, &found);
+    if (!st) st = agree_on_mismatch(&x, &found);
     if (x.block) n->world->map->free(n->world, x.block, x.bytes);
     return st;
 }

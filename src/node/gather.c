@@ -1,4 +1,4 @@
-/* Gather: allgather and bcast by meetings, in rounds where a block has no room at a seat. */
+/* Gather: allgather and bcast, in several rounds if a block is larger than a slot. */
 #include "node/impl.h"
 
 #include <string.h>
@@ -7,9 +7,9 @@ static size_t piece_at(size_t at, size_t bytes) {
     return bytes - at < RSHI_BLOCK_BYTES ? bytes - at : RSHI_BLOCK_BYTES;
 }
 
-/* One meeting's worth of an allgather: `bytes` of each rank's block, `step` bytes from one rank's to the next one's. */
+/* One round of an allgather: `bytes` of each rank's block; blocks are `step` bytes apart in `all`. */
 static rsh_status gather_piece(rshi_node *n, const void *mine, char *all, size_t bytes, size_t step) {
-    RSH_TRY(rshi_node_meet(n, mine, bytes));
+    RSH_TRY(rshi_node_round(n, mine, bytes));
     size_t first = rshi_node_block(n, 0)->bytes;
     for (int r = 0; r < n->size; r++)
         RSH_REQUIRE(rshi_node_block(n, r)->bytes == first, RSH_EMISMATCH,
@@ -20,7 +20,7 @@ static rsh_status gather_piece(rshi_node *n, const void *mine, char *all, size_t
     return RSH_OK;
 }
 
-/* `mine` may lie in `all`: a piece is on the board before its place is written. */
+/* `mine` may be in `all`: a piece is on the board before its place is overwritten. */
 rsh_status rshi_node_allgather(rshi_node *n, const void *mine, void *all, size_t bytes) {
     size_t at = 0;
     do {
@@ -34,7 +34,7 @@ rsh_status rshi_node_allgather(rshi_node *n, const void *mine, void *all, size_t
 rsh_status rshi_node_bcast(rshi_node *n, int root, void *data, size_t bytes) {
     for (size_t at = 0; at < bytes; at += RSHI_BLOCK_BYTES) {
         size_t piece = piece_at(at, bytes);
-        RSH_TRY(rshi_node_meet(n, (char *)data + at, n->rank == root ? piece : 0));
+        RSH_TRY(rshi_node_round(n, (char *)data + at, n->rank == root ? piece : 0));
         if (n->rank != root) memcpy((char *)data + at, rshi_node_block(n, root)->data, piece);
     }
     return RSH_OK;

@@ -1,5 +1,6 @@
-/* Host: rank 0 of a job that is about to meet, which receives the others, introduces each to each, and judges. */
-#include "node/meeting.h"
+/* Host: rank 0 during the rendezvous: accepts the other ranks, sends each the others' descriptors, and reports the
+ * result. */
+#include "node/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -7,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENT 32    /* processes that may have connected without a word, beside the ranks */
-#define UNKNOWN (-1) /* rank of one that has not said it */
+#define SILENT 32    /* connections that have not identified themselves, in addition to the ranks */
+#define UNKNOWN (-1) /* rank of a connection that has not identified itself */
 
 /* ---- the job's name ---- */
 
-/* The name is taken: by whom?  One of the same user hears us come and go, and does not mind. */
-static rsh_status report_taken(const rshi_meeting *m) {
+/* The name is taken.  Finds out by whom: a process of the same user ignores a short connection. */
+static rsh_status report_taken(const rshi_rendezvous *m) {
     struct sockaddr_un address;
     socklen_t bytes = rshi_socket_address(m->job, &address);
     int fd;
@@ -21,7 +22,7 @@ static rsh_status report_taken(const rshi_meeting *m) {
     bool answered = !connect(fd, (struct sockaddr *)&address, bytes);
     struct ucred who = answered ? rshi_socket_peer(fd) : (struct ucred){0};
     close(fd);
-    if (answered && who.uid != geteuid()) return rshi_meeting_report_foreign(m, &who);
+    if (answered && who.uid != geteuid()) return rshi_rendezvous_report_foreign(m, &who);
     RSH_REQUIRE(!answered, RSH_EBUSY,
                 "process %ld is already rank 0 of a job named \"%.100s\"; choose a different job name",
                 (long)who.pid, m->job);
@@ -31,7 +32,7 @@ static rsh_status report_taken(const rshi_meeting *m) {
                      m->job);
 }
 
-rsh_status rshi_meeting_listen(const rshi_meeting *m, int *fd) {
+rsh_status rshi_rendezvous_listen(const rshi_rendezvous *m, int *fd) {
     struct sockaddr_un address;
     socklen_t bytes = rshi_socket_address(m->job, &address);
     RSH_TRY(rshi_socket_open(fd));
@@ -43,9 +44,9 @@ rsh_status rshi_meeting_listen(const rshi_meeting *m, int *fd) {
                      strerror(error));
 }
 
-/* ---- a peer's descriptors become its window ---- */
+/* ---- mapping a peer's arena ---- */
 
-rsh_status rshi_meeting_admit(rshi_process_world *w, const rshi_word *who, int fds[2]) {
+rsh_status rshi_rendezvous_admit(rshi_process_world *w, const rshi_word *who, int fds[2]) {
     rsh_status st = RSH_OK;
     w->life[who->rank] = fds[1];
     w->reserve[who->rank] = who->reserve;
@@ -55,18 +56,18 @@ rsh_status rshi_meeting_admit(rshi_process_world *w, const rshi_word *who, int f
     return st;
 }
 
-/* ---- who has come ---- */
+/* ---- connections ---- */
 
 typedef struct host {
-    rshi_meeting *m;
+    rshi_rendezvous *m;
     int listener;
     rshi_word *hello;      /* [size], owned */
     int (*fds)[2];         /* [size], owned: arena and pidfd */
-    struct pollfd *polled; /* [size + SILENT], owned: the listener, then those who have connected, in that order */
-    int *rank_of;          /* [size + SILENT], owned: whose socket polled[i] is, or UNKNOWN */
+    struct pollfd *polled; /* [size + SILENT], owned: the listener, then the connections by time of arrival */
+    int *rank_of;          /* [size + SILENT], owned: rank of polled[i], or UNKNOWN */
     int connected;
-    int come;      /* ranks that have said who they are, but rank 0 */
-    long stranger; /* the last process that sent something else, or 0 */
+    int come;      /* ranks that have identified themselves, except rank 0 */
+    long stranger; /* the last process that sent invalid data, or 0 */
 } host;
 
 static rsh_status check_hello(const host *h, const rshi_word *w, const int fds[2]) {
@@ -90,8 +91,8 @@ static void drop_caller(host *h, int i) {
     h->connected--;
 }
 
-/* Room for one more: of too many silent callers the oldest goes. */
-static void make_room(host *h) {
+/* Makes room for another connection: if too many have not identified themselves, drops the oldest of them. */
+static void make_room_for_caller(host *h) {
     int i = 1;
     if (h->connected + 1 < h->m->w->base.size + SILENT) return;
     while (h->rank_of[i] != UNKNOWN) i++;
@@ -100,30 +101,30 @@ static void make_room(host *h) {
 
 static bool is_passing(int error) { return error == EINTR || error == EAGAIN || error == ECONNABORTED; }
 
-/* A process of another user is sent away; any other may be a rank of this job, and is heard when it speaks. */
+/* Rejects processes of other users; any other process may be a rank of this job, and is read when it sends. */
 static rsh_status accept_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0 && is_passing(errno)) return RSH_OK;
     RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of job \"%.100s\" cannot accept the other ranks: %s", h->m->job,
                 strerror(errno));
     if (!rshi_socket_same_user(fd)) return close(fd), RSH_OK;
-    make_room(h);
+    make_room_for_caller(h);
     h->polled[++h->connected] = (struct pollfd){.fd = fd, .events = POLLIN};
     h->rank_of[h->connected] = UNKNOWN;
     return RSH_OK;
 }
 
-static void seat(host *h, int i, const rshi_word *w, const int fds[2]) {
+static void register_rank(host *h, int i, const rshi_word *w, const int fds[2]) {
     h->m->socket[w->rank] = h->polled[i].fd;
     h->hello[w->rank] = *w;
     memcpy(h->fds[w->rank], fds, 2 * sizeof *fds);
     h->rank_of[i] = w->rank;
-    h->polled[i].events = 0; /* but for its end */
+    h->polled[i].events = 0; /* only its end is reported */
     h->come++;
 }
 
-/* A rank of this job that is not as expected ends the meeting.  A process that closes its socket without a word, or
- * that sends something no rank sends, is dropped: if it was a rank after all, it will be missed. */
+/* A rank of this job with wrong data ends the rendezvous.  A process that closes its socket without sending, or that
+ * sends invalid data, is dropped; if it was a rank after all, it will be reported as missing. */
 static rsh_status hear_caller(host *h, int i) {
     int fds[2];
     rshi_word w;
@@ -134,12 +135,12 @@ static rsh_status hear_caller(host *h, int i) {
     if (st)
         rshi_word_close(fds);
     else
-        seat(h, i, &w, fds);
+        register_rank(h, i, &w, fds);
     return st;
 }
 
-/* From the last to the first, since those who go leave no gap. */
-static rsh_status look_round(host *h) {
+/* From the last to the first, because dropping a connection moves those after it. */
+static rsh_status handle_events(host *h) {
     for (int i = h->connected; i > 0; i--) {
         if (!h->polled[i].revents) continue;
         RSH_REQUIRE(h->rank_of[i] == UNKNOWN, RSH_EPEER, "rank %d ended while the job was starting", h->rank_of[i]);
@@ -148,8 +149,8 @@ static rsh_status look_round(host *h) {
     return h->polled[0].revents ? accept_one(h) : RSH_OK;
 }
 
-/* The first few who have said nothing, and the last one who said something odd: one of them may be the rank that is
- * missing. */
+/* Lists the first few connections that sent nothing, and the last one that sent invalid data: one of them may be the
+ * missing rank. */
 static void list_others(const host *h, char *text, size_t bytes) {
     size_t at = 0;
     int n = 0;
@@ -158,7 +159,7 @@ static void list_others(const host *h, char *text, size_t bytes) {
         if (h->rank_of[i] == UNKNOWN)
             at += (size_t)snprintf(text + at, bytes - at, "%s%ld", n++ ? ", " : "; connected, but silent: process ",
                                    (long)rshi_socket_peer(h->polled[i].fd).pid);
-    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent something that no rank sends", h->stranger);
+    if (h->stranger) snprintf(text + at, bytes - at, "; process %ld sent data that are not from a rank", h->stranger);
 }
 
 static rsh_status report_absent(const host *h) {
@@ -175,33 +176,33 @@ static rsh_status report_absent(const host *h) {
 static rsh_status receive_all(host *h) {
     h->polled[0] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     while (h->come + 1 < h->m->w->base.size) {
-        if (poll(h->polled, (nfds_t)h->connected + 1, 100) > 0) RSH_TRY(look_round(h));
+        if (poll(h->polled, (nfds_t)h->connected + 1, 100) > 0) RSH_TRY(handle_events(h));
         RSH_TRY(rshi_interrupt_check(1));
-        if (rshi_meeting_time_left(h->m) <= 0) return report_absent(h);
+        if (rshi_rendezvous_time_left(h->m) <= 0) return report_absent(h);
     }
     return RSH_OK;
 }
 
-/* ---- introductions and verdict ---- */
+/* ---- introductions and result ---- */
 
-/* Everybody learns of everybody. */
-static rsh_status introduce(host *h) {
-    rshi_meeting *m = h->m;
+/* Sends every rank the descriptors of all others. */
+static rsh_status send_introductions(host *h) {
+    rshi_rendezvous *m = h->m;
     for (int to = 1; to < m->w->base.size; to++)
         for (int r = 0; r < m->w->base.size; r++)
             if (r != to) RSH_TRY(rshi_word_send(m, to, m->socket[to], &h->hello[r], h->fds[r]));
     rsh_status st = RSH_OK;
     for (int r = 1; r < m->w->base.size; r++) {
-        rsh_status admitted = rshi_meeting_admit(m->w, &h->hello[r], h->fds[r]);
+        rsh_status admitted = rshi_rendezvous_admit(m->w, &h->hello[r], h->fds[r]);
         h->fds[r][0] = h->fds[r][1] = -1; /* taken */
         if (!st) st = admitted;
     }
     return st;
 }
 
-/* Every rank says whether it could map the others' arenas. */
-static rsh_status hear_all(host *h) {
-    rshi_meeting *m = h->m;
+/* Receives from every rank whether it could map the others' arenas. */
+static rsh_status await_results(host *h) {
+    rshi_rendezvous *m = h->m;
     for (int r = 1; r < m->w->base.size; r++) {
         rshi_word w;
         int fds[2];
@@ -212,8 +213,9 @@ static rsh_status hear_all(host *h) {
     return RSH_OK;
 }
 
-/* Also those who have not said who they are: they may be about to.  They belong to the same user. */
-static void tell_all(const host *h, const rshi_word *verdict) {
+/* Also tells connections that have not identified themselves, because they may be about to.  They are of the same
+ * user. */
+static void send_verdict(const host *h, const rshi_word *verdict) {
     for (int i = 1; i <= h->connected; i++) rshi_word_send(h->m, h->rank_of[i], h->polled[i].fd, verdict, NULL);
 }
 
@@ -222,9 +224,9 @@ static void drop_silent(host *h) {
         if (h->rank_of[i] == UNKNOWN) drop_caller(h, i);
 }
 
-void rshi_meeting_turn_away(rshi_meeting *m, int listener, int missing, const rshi_word *verdict) {
+void rshi_rendezvous_turn_away(rshi_rendezvous *m, int listener, int missing, const rshi_word *verdict) {
     rshi_watch w = {0};
-    while (missing > 0 && rshi_watch_look(&w, RSHI_WATCH_STEP) < RSHI_MEETING_LINGER) {
+    while (missing > 0 && rshi_watch_look(&w, RSHI_WATCH_STEP) < RSHI_RENDEZVOUS_GRACE) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
         if (poll(&p, 1, 20) <= 0) continue;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -238,7 +240,7 @@ void rshi_meeting_turn_away(rshi_meeting *m, int listener, int missing, const rs
     }
 }
 
-static rsh_status take_tables(host *h) {
+static rsh_status alloc_tables(host *h) {
     size_t n = (size_t)h->m->w->base.size, most = n + SILENT;
     h->hello = rshi_calloc(n, sizeof *h->hello);
     h->fds = rshi_calloc(n, sizeof *h->fds);
@@ -254,7 +256,7 @@ static rsh_status take_tables(host *h) {
     return RSH_OK;
 }
 
-static void drop_tables(host *h) {
+static void free_tables(host *h) {
     for (int r = 1; h->fds && r < h->m->w->base.size; r++) rshi_word_close(h->fds[r]);
     rshi_free(h->hello);
     rshi_free(h->fds);
@@ -262,27 +264,27 @@ static void drop_tables(host *h) {
     rshi_free(h->rank_of);
 }
 
-/* The listener is closed before anybody goes on, so that the job's name is free again for the next comm. */
-rsh_status rshi_meeting_host(rshi_meeting *m) {
+/* Closes the listener before any rank continues, so that the job's name can be used for the next comm. */
+rsh_status rshi_rendezvous_host(rshi_rendezvous *m) {
     host h = {.m = m};
-    RSH_TRY(rshi_meeting_listen(m, &h.listener));
+    RSH_TRY(rshi_rendezvous_listen(m, &h.listener));
     m->begun = true;
-    rsh_status came = take_tables(&h), st;
+    rsh_status came = alloc_tables(&h), st;
     if (!came) came = receive_all(&h);
     if (!came) close(h.listener);
     st = came;
-    if (!st) st = introduce(&h);
-    if (!st) st = hear_all(&h);
+    if (!st) st = send_introductions(&h);
+    if (!st) st = await_results(&h);
     rshi_word verdict = rshi_word_make(m, 0, st);
-    tell_all(&h, &verdict);
+    send_verdict(&h, &verdict);
     drop_silent(&h);
     if (came) {
-        close(m->life); /* one descriptor is needed, and there may be no other */
+        close(m->life); /* frees a descriptor, which accept needs and which may be the last */
         m->life = -1;
-        rshi_meeting_turn_away(m, h.listener, m->w->base.size - 1 - h.come, &verdict);
+        rshi_rendezvous_turn_away(m, h.listener, m->w->base.size - 1 - h.come, &verdict);
         close(h.listener);
     }
-    drop_tables(&h);
+    free_tables(&h);
     rshi_set_detail(verdict.text);
     return st;
 }

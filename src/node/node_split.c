@@ -1,4 +1,4 @@
-/* Split of a node: the lowest rank of a colour makes the board, the old board carries its handle to the others. */
+/* Split of a node: the lowest rank of a colour makes the new board and sends its handle over the old one. */
 #include "node/impl.h"
 
 #include <stdlib.h>
@@ -6,15 +6,15 @@
 
 typedef struct offer {
     rsh_status status;
-    rshi_handle board; /* of the rank's colour, if the rank is its maker */
+    rshi_handle board; /* of the rank's colour, if this rank made it */
 } offer;
 
 /* The ranks of one colour in the order of the new node. */
 typedef struct circle {
     rshi_wish *list; /* owned */
     int size;
-    int rank;  /* this rank's place */
-    int maker; /* place of the rank that makes the board: the lowest of the old node */
+    int rank;  /* this rank's index */
+    int maker; /* index of the rank that makes the board: the lowest of the old node */
 } circle;
 
 static int by_key(const void *a, const void *b) {
@@ -43,8 +43,8 @@ static rsh_status find_circle(const rshi_node *n, const rshi_wish *mine, circle 
     return RSH_OK;
 }
 
-/* This rank's node and, where it is the maker, the board. */
-static rsh_status prepare(const rshi_node *n, const rshi_wish *mine, circle *around, rshi_node **made) {
+/* Makes this rank's node and, on the maker, the board. */
+static rsh_status prepare_split(const rshi_node *n, const rshi_wish *mine, circle *around, rshi_node **made) {
     RSH_TRY(find_circle(n, mine, around));
     int *member = rshi_alloc((size_t)around->size, sizeof *member);
     for (int i = 0; member && i < around->size; i++) member[i] = n->member[around->list[i].rank];
@@ -61,11 +61,11 @@ static offer read_offer(const rshi_node *n, int r) {
     return o;
 }
 
-/* The lowest rank that could not do its part fails the call for all. */
-static rsh_status agree(rshi_node *n, rsh_status prepared, const rshi_node *made) {
+/* If ranks failed, all fail with the status of the lowest of them. */
+static rsh_status agree_on_split(rshi_node *n, rsh_status prepared, const rshi_node *made) {
     offer mine = {.status = prepared};
     if (made && made->board) RSH_TRY(rshi_node_publish(n, made->board, &mine.board));
-    RSH_TRY(rshi_node_meet(n, &mine, sizeof mine));
+    RSH_TRY(rshi_node_round(n, &mine, sizeof mine));
     for (int r = 0; r < n->size; r++) {
         rsh_status status = read_offer(n, r).status;
         RSH_REQUIRE(!status, status, "split: rank %d ran out of memory", r);
@@ -73,8 +73,8 @@ static rsh_status agree(rshi_node *n, rsh_status prepared, const rshi_node *made
     return RSH_OK;
 }
 
-/* Nobody else looks at the board of a split that failed. */
-static void discard(rshi_node *made) {
+/* No other rank reads the board of a failed split. */
+static void discard_split(rshi_node *made) {
     if (made && made->board) atomic_store(&made->board->open, 1);
     rshi_node_free(made);
 }
@@ -83,15 +83,15 @@ rsh_status rshi_node_split(rshi_node *n, int colour, int key, rsh_status mine, r
     rshi_node *made = NULL;
     rshi_wish wish = {colour, key, n->rank};
     circle around = {0};
-    RSH_TRY(rshi_node_meet(n, &wish, sizeof wish));
-    if (!mine && colour >= 0) mine = prepare(n, &wish, &around, &made);
-    rsh_status st = agree(n, mine, made);
+    RSH_TRY(rshi_node_round(n, &wish, sizeof wish));
+    if (!mine && colour >= 0) mine = prepare_split(n, &wish, &around, &made);
+    rsh_status st = agree_on_split(n, mine, made);
     if (!st && made) {
         int maker = around.list[around.maker].rank;
         made->board = rshi_node_reach(n, maker, read_offer(n, maker).board);
         *out = made;
     }
-    if (st) discard(made);
+    if (st) discard_split(made);
     rshi_free(around.list);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Processes: ranks of one machine that map one another's arenas, and watch one another's lives. */
+/* Processes: ranks of one machine that map one another's arenas and check whether the others are alive. */
 #include "node/processes.h"
 
 #include <poll.h>
@@ -12,7 +12,7 @@ static rshi_arena *arena_of(const rshi_world *w) { return world_of(w)->arena; }
 static void *alloc(rshi_world *w, size_t bytes, bool zero) { return rshi_arena_alloc(arena_of(w), bytes, zero); }
 static void free_block(rshi_world *w, void *p, size_t bytes) { rshi_arena_free(arena_of(w), p, bytes); }
 
-/* The arena's memory outlives its rank for as long as anybody maps it. */
+/* The arena's memory stays valid as long as any process maps it. */
 static void *alloc_lasting(rshi_world *w, size_t bytes) { return rshi_arena_alloc(arena_of(w), bytes, true); }
 
 /* A block of data holds its arena, which may outlive the node. */
@@ -48,7 +48,7 @@ static bool is_shared(const rshi_world *w, const void *p) { return rshi_arena_ha
 
 /* ---- addresses ---- */
 
-/* In a handle, `a` is an offset into the rank's arena or an address of its process, `b` says which. */
+/* In a handle, `a` is an offset into the rank's arena or an address of its process; `b` says which. */
 enum { IN_ARENA = 1, PRIVATE = 2 };
 
 static rshi_handle publish(const rshi_world *w, const void *p) {
@@ -62,7 +62,7 @@ static void *reach(const rshi_world *w, int member, rshi_handle h) {
     return member == w->rank ? (void *)(uintptr_t)h.a : NULL;
 }
 
-/* ---- lives ---- */
+/* ---- liveness ---- */
 
 static bool has_ended(const rshi_world *w, int member) {
     struct pollfd p = {.fd = world_of(w)->life[member], .events = POLLIN};
@@ -76,7 +76,7 @@ static void forget_peers(rshi_process_world *w) {
     }
 }
 
-/* The arena stays for as long as tensors live in it. */
+/* The arena stays as long as tensors are in it. */
 static void close_world(rshi_world *base) {
     rshi_process_world *w = world_of(base);
     forget_peers(w);
@@ -101,17 +101,17 @@ static const rshi_mapping mapping = {
     .close = close_world,
 };
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
-/* Before any table of that many is made.  Every rank has a descriptor and a mapping for each of the others, and rank 0
- * introduces each to each: more than this would not meet in an hour. */
+/* Checked before tables of this size are allocated.  Every rank has a descriptor and a mapping for each of the others,
+ * and rank 0 sends each to each: more than this would take over an hour to connect. */
 rsh_status rshi_processes_check(int size) {
     RSH_REQUIRE(size <= RSHI_PROCESSES, RSH_EVALUE, "%d ranks are too many: engine shm supports at most %d processes",
                 size, RSHI_PROCESSES);
     return RSH_OK;
 }
 
-static rsh_status take_memory(rshi_process_world *w) {
+static rsh_status alloc_world(rshi_process_world *w) {
     int size = w->base.size;
     w->window = rshi_calloc((size_t)size, sizeof *w->window);
     w->reserve = rshi_calloc((size_t)size, sizeof *w->reserve);
@@ -132,7 +132,7 @@ rsh_status rshi_processes_prepare(int rank, int size, rshi_node **out) {
     rshi_process_world *w = RSHI_NEW(rshi_process_world);
     if (!w) return rshi_nomem();
     rshi_world_init(&w->base, &mapping, rank, size, rshi_patience_for(size, false, timeout));
-    rsh_status st = take_memory(w);
+    rsh_status st = alloc_world(w);
     if (!st && !(*out = rshi_node_first(&w->base))) st = rshi_nomem();
     rshi_world_drop(&w->base); /* the node holds it */
     return st;

@@ -5,9 +5,9 @@
 #include "arena/arena.h"
 #include "node/impl.h"
 
-/* The processes that met once, and this process's view of their memory. */
+/* The processes of a job, and this process's view of their memory. */
 typedef struct rshi_process_world {
-    rshi_world base; /* first: the world's address is this struct's */
+    rshi_world base; /* first, so that a pointer to it is a pointer to this struct */
     rshi_arena *arena;
     char **window;   /* [size], owned: every rank's arena as mapped here; this rank's own is
                         arena->base */
@@ -21,9 +21,9 @@ static inline void *rshi_window_at(const rshi_process_world *w, int rank, uint64
     return offset < w->reserve[rank] ? w->window[rank] + offset : NULL;
 }
 
-/* Collective over processes that know the job's name and their number in it: maps everybody's
- * arena.  `board` is the first board, made by rank 0.  Gives up after `patience` seconds.  A
- * failure before it has `begun` is not known to the others. */
+/* Collective over processes that know the job's name and their rank: maps the arenas of all.
+ * `board` is the first board, made by rank 0.  Gives up after `patience` seconds.  If it fails
+ * before it has `begun`, the others do not know of the failure. */
 rsh_status rshi_processes_meet(const char *job, double patience, rshi_process_world *w,
                                rshi_board **board, bool *begun);
 

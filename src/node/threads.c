@@ -1,23 +1,23 @@
-/* Threads: ranks of one process.  An address of one is an address of all, so there is nothing to map. */
+/* Threads: ranks of one process.  Addresses are equal on all ranks, so nothing has to be mapped. */
 #include "node/impl.h"
 
 #include <string.h>
 
-/* Memory that stays until the last rank has gone. */
+/* Memory that stays until the last rank is gone. */
 typedef struct lasting {
     struct lasting *next;
     size_t bytes;
     _Alignas(64) char data[];
 } lasting;
 
-/* What the worlds of all ranks have in common. */
+/* Shared by the worlds of all ranks. */
 typedef struct family {
     atomic_int worlds;
     _Atomic(lasting *) blocks; /* owned */
 } family;
 
 typedef struct thread_world {
-    rshi_world base; /* first: the world's address is this struct's */
+    rshi_world base; /* first, so that a pointer to it is a pointer to this struct */
     family *family;
 } thread_world;
 

@@ -1,6 +1,5 @@
-/* Word: what ranks of a job that is about to meet say to each other, on sockets that only one user's processes share.
- */
-#include "node/meeting.h"
+/* Word: the messages between ranks during the rendezvous, on sockets that are restricted to one user. */
+#include "node/rendezvous.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, and in the highest byte the version of a word */
+#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, and the version in the highest byte */
 #define NAME(magic) ((magic) & UINT64_C(0x00ffffffffffffff))
 
 /* ---- sockets ---- */
 
-/* A name has room for 107 bytes, so the job's goes in as a hash. */
+/* A socket name has room for 107 bytes, so the job's name is hashed. */
 socklen_t rshi_socket_address(const char *job, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "reshard-%u-%016llx", (unsigned)geteuid(),
@@ -30,28 +29,28 @@ struct ucred rshi_socket_peer(int fd) {
 
 bool rshi_socket_same_user(int fd) { return rshi_socket_peer(fd).uid == geteuid(); }
 
-/* Nothing on it ever blocks: a queue of callers that is full, say, because rank 0 was stopped. */
+/* Non-blocking, because the queue of a stopped rank 0 may be full. */
 rsh_status rshi_socket_open(int *fd) {
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create a socket to reach the other ranks: %s", strerror(errno));
     return RSH_OK;
 }
 
-rsh_status rshi_meeting_report_foreign(const rshi_meeting *m, const struct ucred *who) {
+rsh_status rshi_rendezvous_report_foreign(const rshi_rendezvous *m, const struct ucred *who) {
     return rshi_fail(RSH_EPEER,
                      "job name \"%.100s\" is in use by process %ld of another user (uid %ld); choose a different name",
                      m->job, (long)who->pid, (long)who->uid);
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
-rshi_word rshi_word_make(const rshi_meeting *m, int rank, rsh_status status) {
+rshi_word rshi_word_make(const rshi_rendezvous *m, int rank, rsh_status status) {
     rshi_word w = {.magic = MAGIC, .rank = rank, .size = m->w->base.size, .status = (int32_t)status};
     if (status) snprintf(w.text, sizeof w.text, "%s", rsh_error_detail());
     return w;
 }
 
-double rshi_meeting_time_left(rshi_meeting *m) {
+double rshi_rendezvous_time_left(rshi_rendezvous *m) {
     return m->most - rshi_watch_look(&m->waited, RSHI_WATCH_STEP);
 }
 
@@ -60,14 +59,14 @@ typedef union control {
     struct cmsghdr align;
 } control;
 
-/* Sentences name the rank at the other end, -1: one that has not said who it is. */
-static rsh_status report_ended(const rshi_meeting *m, int who) {
+/* Names the rank at the other end in the error message; -1: unknown. */
+static rsh_status report_ended(const rshi_rendezvous *m, int who) {
     char name[24] = "a rank";
     if (who >= 0) snprintf(name, sizeof name, "rank %d", who);
     return rshi_fail(RSH_EPEER, "%s of job \"%.100s\" ended while the comm was being created", name, m->job);
 }
 
-rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, const int *fds) {
+rsh_status rshi_word_send(rshi_rendezvous *m, int who, int to, const rshi_word *w, const int *fds) {
     struct iovec io = {(void *)w, offsetof(rshi_word, text) + strlen(w->text) + 1};
     control c = {0};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
@@ -83,22 +82,21 @@ rsh_status rshi_word_send(rshi_meeting *m, int who, int to, const rshi_word *w, 
         if (sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return RSH_OK;
         bool full = errno == EAGAIN || errno == ETOOMANYREFS || errno == EINTR;
         if (!full) return report_ended(m, who);
-        RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT, "rank %d of job \"%.100s\" does not accept messages",
-                    who,
-                    m->job);
+        RSH_REQUIRE(rshi_rendezvous_time_left(m) > 0, RSH_ETIMEOUT,
+                    "rank %d of job \"%.100s\" does not accept messages", who, m->job);
         poll(&p, 1, 10);
     }
 }
 
-/* A process at its limit of open files gets one of two, or none. */
+/* A process at its limit of open files gets only one of the two descriptors, or none. */
 static void take_descriptors(struct msghdr *h, int *fds) {
     const struct cmsghdr *c = CMSG_FIRSTHDR(h);
     if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(sizeof(int))) return;
     memcpy(fds, CMSG_DATA(c), (c->cmsg_len < CMSG_LEN(2 * sizeof(int)) ? 1 : 2) * sizeof(int));
 }
 
-/* A rank that ended without reading all it was sent resets the connection, but what it said before is still there. */
-rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
+/* A rank that ends without reading all its messages resets the connection, but its own messages can still be read. */
+rsh_status rshi_word_read(const rshi_rendezvous *m, int who, int from, rshi_word *w, int fds[2]) {
     struct iovec io = {w, sizeof *w};
     control c = {0};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c.bytes};
@@ -118,11 +116,11 @@ rsh_status rshi_word_read(const rshi_meeting *m, int who, int from, rshi_word *w
     return RSH_OK;
 }
 
-rsh_status rshi_word_await(rshi_meeting *m, int who, int from, rshi_word *w, int fds[2]) {
+rsh_status rshi_word_await(rshi_rendezvous *m, int who, int from, rshi_word *w, int fds[2]) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     while (poll(&p, 1, 100) <= 0) {
         RSH_TRY(rshi_interrupt_check(1));
-        RSH_REQUIRE(rshi_meeting_time_left(m) > 0, RSH_ETIMEOUT,
+        RSH_REQUIRE(rshi_rendezvous_time_left(m) > 0, RSH_ETIMEOUT,
                     "rank %d received nothing from rank %d of job \"%.100s\" for %g seconds (RESHARD_TIMEOUT)",
                     m->w->base.rank, who, m->job, m->patience);
     }

@@ -1,9 +1,9 @@
-/* World: a rank's view of the ranks whose memory it reaches: its nodes, flags, and boards that are to be freed. */
+/* World: a rank's view of the ranks whose memory it can reach: its nodes, flags, and boards that are to be freed. */
 #include "node/impl.h"
 
 #define CHUNK_FLAGS 32
 
-/* ---- holds ---- */
+/* ---- reference counting ---- */
 
 void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size, rshi_patience patience) {
     *w = (rshi_world){.map = map, .rank = rank, .size = size, .patience = patience};
@@ -11,13 +11,13 @@ void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size,
     pthread_mutex_init(&w->lock, NULL);
 }
 
-static void hold(rshi_world *w) { atomic_fetch_add(&w->refs, 1); }
+static void hold_world(rshi_world *w) { atomic_fetch_add(&w->refs, 1); }
 
 void rshi_world_drop(rshi_world *w) {
     if (w && atomic_fetch_sub(&w->refs, 1) == 1) w->map->close(w);
 }
 
-/* Memory that its maker uses no more and others do: it comes back later. */
+/* Memory that its maker no longer uses but others do; it is freed later. */
 typedef struct rshi_retired {
     struct rshi_retired *next;
     void *memory;
@@ -34,7 +34,7 @@ void rshi_world_fini(rshi_world *w) {
     pthread_mutex_destroy(&w->lock);
 }
 
-/* ---- flags: made by the chunk, used again by all nodes of the world ---- */
+/* ---- flags: allocated in chunks, reused by all nodes of the world ---- */
 
 static rsh_status make_flags(rshi_world *w) {
     rshi_flag **spare = rshi_realloc(w->spare, (size_t)(w->nflags + CHUNK_FLAGS), sizeof *spare);
@@ -60,10 +60,10 @@ void rshi_world_flag_give(rshi_world *w, rshi_flag *flag) {
     pthread_mutex_unlock(&w->lock);
 }
 
-/* ---- memory of one rank that several use ---- */
+/* ---- memory of one rank that several ranks use ---- */
 
-/* Called with the lock held. */
-static void sweep(rshi_world *w) {
+/* Frees retired memory that is no longer in use.  Called with the lock held. */
+static void free_retired(rshi_world *w) {
     for (rshi_retired **at = &w->retired; *at;) {
         rshi_retired *r = *at;
         if (atomic_load(r->users)) {
@@ -76,8 +76,8 @@ static void sweep(rshi_world *w) {
     }
 }
 
-/* Without memory to remember it by, it stays until the world goes. */
-static void retire(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
+/* If there is no memory for the record, the block stays until the world is freed. */
+static void retire_memory(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
     rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
     pthread_mutex_lock(&w->lock);
     if (r) {
@@ -85,24 +85,24 @@ static void retire(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool
         w->retired = r;
     }
     atomic_fetch_sub(users, 1);
-    sweep(w);
+    free_retired(w);
     pthread_mutex_unlock(&w->lock);
 }
 
 void rshi_world_let_go(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
     if (!w->map->one_process)
-        retire(w, p, bytes, users, mine);
+        retire_memory(w, p, bytes, users, mine);
     else if (atomic_fetch_sub_explicit(users, 1, memory_order_acq_rel) == 1)
         w->map->free(w, p, bytes);
 }
 
 /* ---- boards ---- */
 
-static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_seat); }
+static size_t board_bytes(int size) { return sizeof(rshi_board) + (size_t)size * sizeof(rshi_board_slot); }
 
 rshi_board *rshi_board_new(rshi_world *w, int size) {
     pthread_mutex_lock(&w->lock);
-    sweep(w);
+    free_retired(w);
     pthread_mutex_unlock(&w->lock);
     rshi_board *b = w->map->alloc(w, board_bytes(size), true);
     if (b) atomic_init(&b->open, size);
@@ -117,7 +117,7 @@ rshi_node *rshi_node_new(rshi_world *w, int rank, int size, int *member, int mak
         rshi_free(member);
         return NULL;
     }
-    hold(w);
+    hold_world(w);
     *n = (rshi_node){.world = w, .rank = rank, .size = size, .member = member, .maker = maker};
     return n;
 }

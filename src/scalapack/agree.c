@@ -1,11 +1,11 @@
-/* Agreement: every rank of a call learns both matrices and who is where in their grids.
+/* Agreement: every rank of a call learns both matrices and the position of every rank in their grids.
  *
- * Ranks outside a grid know nothing about its matrix, so each rank reports what it knows and all read all reports, in
- * the same order.  What they conclude is therefore the same, also that a call is not for reshard.
+ * Ranks outside a grid know nothing about its matrix, so each rank reports what it knows, and all read all reports in
+ * the same order.  So all come to the same conclusion, including whether to forward the call to ScaLAPACK.
  *
- * The reports go through the BLACS, not through reshard.  A rank may still have messages of earlier calls on their way,
- * which MPI delivers only while the sender is inside MPI.  When this exchange is over, every rank has entered the call
- * and nobody waits for such a message any more. */
+ * The reports go through the BLACS, not through reshard.  A rank may still have messages of earlier calls in progress,
+ * which MPI delivers only while the sender calls MPI.  When this exchange is over, every rank has entered the call and
+ * no rank waits for such a message any more. */
 #include "scalapack/impl.h"
 
 #include <stdlib.h>
@@ -29,14 +29,14 @@ static report make_report(const rshs_call *call) {
     return r;
 }
 
-/* Reads the reports on one side; `ranks` has room for as many processes as there are ranks. */
+/* Reads the reports on one side; `ranks` has an entry for every rank. */
 static const char *read_side(int side, int size, const report *all, int64_t *ranks, rshs_matrix *out) {
     int64_t members = 0;
     for (int r = 0; r < size; r++) {
         if (!all[r].member[side]) continue;
         const rshs_matrix *m = &all[r].matrix[side];
         if (!members) *out = *m;
-        if (memcmp(m, out, sizeof *m)) return "the processes of a grid give different descriptors or submatrices";
+        if (memcmp(m, out, sizeof *m)) return "processes of a grid passed different descriptors or submatrices";
         members++;
     }
     if (!members || members != (int64_t)out->P * out->Q) return "not all processes of a grid are in the context";
@@ -44,7 +44,7 @@ static const char *read_side(int side, int size, const report *all, int64_t *ran
     for (int r = 0; r < size; r++)
         if (all[r].member[side]) ranks[all[r].row[side] * (int64_t)out->Q + all[r].column[side]] = r;
     for (int64_t i = 0; i < members; i++)
-        if (ranks[i] < 0) return "two processes have one place in a grid";
+        if (ranks[i] < 0) return "two processes have the same position in a grid";
     return NULL;
 }
 
@@ -64,7 +64,7 @@ static const char *read_reports(int size, const report *all, int64_t *ranks, rsh
 rsh_status rshs_agree(rsh_comm *comm, const rshs_call *call, int64_t *ranks, rshs_agreed *out, const char **refusal) {
     int size = rsh_comm_size(comm);
     report *all = calloc((size_t)size, sizeof *all);
-    if (!all) return rsh_fail(RSH_ENOMEM, "no memory for the ranks of a context");
+    if (!all) return rsh_fail(RSH_ENOMEM, "out of memory for the ranks of a context");
     all[rsh_comm_rank(comm)] = make_report(call);
     rshs_sum(call->context, size * (int)(sizeof *all / sizeof(int32_t)), (int *)(void *)all);
     *refusal = read_reports(size, all, ranks, out);

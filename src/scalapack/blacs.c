@@ -1,7 +1,7 @@
-/* BLACS: what is asked of the program's own BLACS, and the routines of the ScaLAPACK that comes next.
+/* BLACS: calls of the program's own BLACS, and lookup of ScaLAPACK's own routines.
  *
- * References to the BLACS are weak: the library links without a ScaLAPACK and so serves any of them.  Fortran names are
- * used, because only blacs_get_ returns a communicator as a handle that does not depend on the MPI. */
+ * References to the BLACS are weak, so that the library links without a ScaLAPACK and works with any.  Fortran names
+ * are used, because only blacs_get_ returns a communicator as a handle that does not depend on the MPI. */
 #include "scalapack/impl.h"
 
 #include <dlfcn.h>

@@ -1,13 +1,13 @@
-/* Routines: ScaLAPACK's names, each of which reads its arguments and either moves or calls the next definition. */
+/* Routines: ScaLAPACK's names; each reads its arguments and either moves or calls the next definition. */
 #include "scalapack/impl.h"
 
 #include <string.h>
 
 /* Indices into a descriptor. */
 enum { DTYPE_, CTXT_, M_, N_, MB_, NB_, RSRC_, CSRC_, LLD_ };
-enum { BLOCK_CYCLIC_2D = 1 }; /* the redistribution routines do not look at the type, those of the PBLAS do */
+enum { BLOCK_CYCLIC_2D = 1 }; /* the PBLAS check the descriptor type, the redistribution routines do not */
 
-/* ScaLAPACK's Fortran routines call its C routines, which are ours again: then the decision has been made. */
+/* ScaLAPACK's Fortran routines call its C routines, which are ours again; such nested calls are forwarded too. */
 static _Thread_local bool forwarding;
 
 static const char *check_matrix(const rshs_matrix *m) {
@@ -38,15 +38,15 @@ void rshs_read_side(rshs_call *call, int side, const void *data, int i, int j, c
     if (wrong) call->refusal = wrong;
 }
 
-/* A process outside the context has nobody to agree with; ScaLAPACK says what is wrong. */
+/* A process outside the context cannot agree with others; ScaLAPACK reports the error. */
 static bool in_context(const rshs_call *c) {
     int P, Q, row, column;
     rshs_grid_info(c->context, &P, &Q, &row, &column);
     return P > 0;
 }
 
-/* Is the call done?  If not, the caller calls ScaLAPACK. */
-static bool done(rshs_call *c, const void *a, int ia, int ja, const int *desca, void *b, int ib, int jb,
+/* Was the call performed?  If not, the caller calls ScaLAPACK. */
+static bool try_reshard(rshs_call *c, const void *a, int ia, int ja, const int *desca, void *b, int ib, int jb,
                  const int *descb) {
     if (forwarding) return false;
     rshs_require_32_bits(c->name);
@@ -81,14 +81,14 @@ static void gemr2d(const char *name, rsh_dtype dtype, const int *m, const int *n
                    const int *ja, const int *desca, void *b, const int *ib, const int *jb, const int *descb,
                    const int *context) {
     rshs_call c = {.name = name, .dtype = dtype, .shape = RSHS_GENERAL, .m = *m, .n = *n, .context = *context};
-    if (!done(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
+    if (!try_reshard(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
         FORWARD(gemr2d_fn, name, *context, (m, n, a, ia, ja, desca, b, ib, jb, descb, context));
 }
 
 static void c_gemr2d(const char *name, rsh_dtype dtype, int m, int n, const void *a, int ia, int ja, const int *desca,
                      void *b, int ib, int jb, const int *descb, int context) {
     rshs_call c = {.name = name, .dtype = dtype, .shape = RSHS_GENERAL, .m = m, .n = n, .context = context};
-    if (!done(&c, a, ia, ja, desca, b, ib, jb, descb))
+    if (!try_reshard(&c, a, ia, ja, desca, b, ib, jb, descb))
         FORWARD(c_gemr2d_fn, name, context, (m, n, a, ia, ja, desca, b, ib, jb, descb, context));
 }
 
@@ -123,14 +123,14 @@ static void trmr2d(const char *name, rsh_dtype dtype, const char *uplo, const ch
                    const void *a, const int *ia, const int *ja, const int *desca, void *b, const int *ib, const int *jb,
                    const int *descb, const int *context) {
     rshs_call c = trapezoid(name, dtype, uplo, diag, *m, *n, *context);
-    if (!done(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
+    if (!try_reshard(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
         FORWARD(trmr2d_fn, name, *context, (uplo, diag, m, n, a, ia, ja, desca, b, ib, jb, descb, context));
 }
 
 static void c_trmr2d(const char *name, rsh_dtype dtype, const char *uplo, const char *diag, int m, int n, const void *a,
                      int ia, int ja, const int *desca, void *b, int ib, int jb, const int *descb, int context) {
     rshs_call c = trapezoid(name, dtype, uplo, diag, m, n, context);
-    if (!done(&c, a, ia, ja, desca, b, ib, jb, descb))
+    if (!try_reshard(&c, a, ia, ja, desca, b, ib, jb, descb))
         FORWARD(c_trmr2d_fn, name, context, (uplo, diag, m, n, a, ia, ja, desca, b, ib, jb, descb, context));
 }
 
@@ -165,7 +165,7 @@ static void tran(const char *name, rsh_dtype dtype, rshs_shape shape, const int 
     if (desca[DTYPE_] != BLOCK_CYCLIC_2D || descb[DTYPE_] != BLOCK_CYCLIC_2D)
         c.refusal = "a descriptor is not of type 1";
     if (desca[CTXT_] != descb[CTXT_]) c.refusal = "the matrices have different contexts";
-    if (!done(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
+    if (!try_reshard(&c, a, *ia, *ja, desca, b, *ib, *jb, descb))
         FORWARD(tran_fn, name, c.context, (m, n, alpha, a, ia, ja, desca, beta, b, ib, jb, descb));
 }
 

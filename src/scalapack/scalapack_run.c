@@ -1,7 +1,7 @@
-/* Run: one call of ScaLAPACK's as a reshard between two layouts, on all ranks of its context, or on none.
+/* Run: performs one call of ScaLAPACK's as a reshard between two layouts, on all ranks of its context or on none.
  *
- * A trapezoid is moved as the rectangle around it, into memory beside the destination, of which the trapezoid is then
- * copied.  So nothing outside the trapezoid is written. */
+ * For a trapezoid, the rectangle around it is moved into separate memory, and the trapezoid is copied from there.  So
+ * nothing outside the trapezoid is written. */
 #include "scalapack/impl.h"
 
 #include <reshard/mpi_world.h>
@@ -31,7 +31,7 @@ static setting read_setting(void) {
     return SETTING_ON;
 }
 
-static setting chosen(void) {
+static setting current_setting(void) {
     static bool known;
     static setting value;
     if (!known) value = read_setting(), known = true;
@@ -46,7 +46,7 @@ typedef struct local_part {
     int64_t lld;
 } local_part;
 
-/* Where this rank's part of a side's submatrix is in its local array. */
+/* Finds this rank's part of a side's submatrix in its local array. */
 static local_part find_local(const rshs_side *s, int32_t rows, int32_t columns, size_t item) {
     const rshs_matrix *m = &s->matrix;
     if (!s->member) return (local_part){0};
@@ -55,11 +55,11 @@ static local_part find_local(const rshs_side *s, int32_t rows, int32_t columns, 
     int32_t r1 = rshs_owned_before(m->i + rows, m->mb, s->row, m->rsrc, m->P);
     int32_t c1 = rshs_owned_before(m->j + columns, m->nb, s->column, m->csrc, m->Q);
     char *data = s->data + ((int64_t)c0 * s->lld + r0) * (int64_t)item;
-    if (r0 == r1 || c0 == c1) data = NULL; /* nothing there: ScaLAPACK's programs may pass any address */
+    if (r0 == r1 || c0 == c1) data = NULL; /* empty: the program may pass any address */
     return (local_part){data, r1 - r0, c1 - c0, s->lld};
 }
 
-static rsh_status wrap(rsh_comm *comm, const rsh_layout *layout, const local_part *part, bool transposed,
+static rsh_status wrap_part(rsh_comm *comm, const rsh_layout *layout, const local_part *part, bool transposed,
                        rsh_sharded **out) {
     int64_t strides[2] = {transposed ? 1 : part->lld, transposed ? part->lld : 1};
     rsh_memory memory = {part->data, part->data ? strides : NULL};
@@ -77,7 +77,7 @@ static void negate_imaginary(const local_part *p, rsh_dtype dtype) {
         }
 }
 
-/* The global column, in the submatrix, of local column j of a part. */
+/* The global column, within the submatrix, of local column j of a part. */
 static int32_t global_column(const rshs_side *s, int32_t j) {
     const rshs_matrix *m = &s->matrix;
     int32_t local = rshs_owned_before(m->j, m->nb, s->column, m->csrc, m->Q) + j;
@@ -85,7 +85,8 @@ static int32_t global_column(const rshs_side *s, int32_t j) {
     return (local / m->nb * m->Q + turn) * m->nb + local % m->nb - m->j;
 }
 
-/* Rows [*lo, *hi) of column j that belong to the trapezoid.  Its diagonal ends in the last row and column. */
+/* Computes the rows [*lo, *hi) of column j that belong to the trapezoid.  Its diagonal ends in the last row and
+ * column. */
 static void trapezoid_rows(const rshs_call *c, int32_t j, int32_t *lo, int32_t *hi) {
     int32_t over = c->m - c->n; /* rows more than columns */
     if (c->upper) {
@@ -117,8 +118,8 @@ static void copy_trapezoid(const rshs_call *c, const local_part *from, const loc
 static rsh_status move_rectangle(const rshs_call *c, rsh_comm *comm, rsh_layout *layout[2], const local_part part[2]) {
     rsh_sharded *from = NULL, *to = NULL;
     bool transposed = c->shape == RSHS_TRANSPOSE || c->shape == RSHS_CONJUGATE;
-    rsh_status st = wrap(comm, layout[0], &part[0], transposed, &from);
-    if (!st) st = wrap(comm, layout[1], &part[1], false, &to);
+    rsh_status st = wrap_part(comm, layout[0], &part[0], transposed, &from);
+    if (!st) st = wrap_part(comm, layout[1], &part[1], false, &to);
     if (!st) st = rsh_reshard_into(from, to, NULL);
     if (!st && c->shape == RSHS_CONJUGATE) negate_imaginary(&part[1], c->dtype);
     rsh_sharded_free(to);
@@ -129,7 +130,7 @@ static rsh_status move_rectangle(const rshs_call *c, rsh_comm *comm, rsh_layout 
 static rsh_status move_trapezoid(const rshs_call *c, rsh_comm *comm, rsh_layout *layout[2], const local_part part[2]) {
     size_t item = rsh_dtype_size(c->dtype);
     rsh_sharded *from = NULL, *rectangle = NULL;
-    rsh_status st = wrap(comm, layout[0], &part[0], false, &from);
+    rsh_status st = wrap_part(comm, layout[0], &part[0], false, &from);
     if (!st) st = rsh_reshard(from, layout[1], NULL, &rectangle);
     const rsh_tensor *t = st ? NULL : rsh_sharded_part(rectangle, 0);
     if (t && part[1].data) {
@@ -141,7 +142,7 @@ static rsh_status move_trapezoid(const rshs_call *c, rsh_comm *comm, rsh_layout 
     return st;
 }
 
-static rsh_status move(const rshs_call *c, rsh_comm *comm, rsh_layout *layout[2]) {
+static rsh_status move_shape(const rshs_call *c, rsh_comm *comm, rsh_layout *layout[2]) {
     bool transposed = c->shape == RSHS_TRANSPOSE || c->shape == RSHS_CONJUGATE;
     size_t item = rsh_dtype_size(c->dtype);
     local_part part[2] = {find_local(&c->side[0], transposed ? c->n : c->m, transposed ? c->m : c->n, item),
@@ -151,17 +152,17 @@ static rsh_status move(const rshs_call *c, rsh_comm *comm, rsh_layout *layout[2]
 
 /* ---- the call ---- */
 
-/* A refusal of reshard's that all ranks get before any element moves. */
+/* Is this an error that all ranks get before any element moves? */
 static bool is_refusal(rsh_status st) { return st == RSH_EVALUE || st == RSH_EUNSUP || st == RSH_ENOMEM; }
 
-static bool forward(const rshs_call *c, const char *why) {
+static bool forward_to_scalapack(const rshs_call *c, const char *why) {
     stats.forwarded++;
-    if (chosen() == SETTING_VERBOSE)
-        fprintf(stderr, "libreshard-scalapack: %s: goes to ScaLAPACK: %s\n", c->name, why);
+    if (current_setting() == SETTING_VERBOSE)
+        fprintf(stderr, "libreshard-scalapack: %s: forwarded to ScaLAPACK: %s\n", c->name, why);
     return false;
 }
 
-static void require(const rshs_call *c, rsh_status st) {
+static void abort_on_error(const rshs_call *c, rsh_status st) {
     if (st) rshs_abort(c->context, c->name, rsh_error_detail());
 }
 
@@ -170,20 +171,20 @@ bool rshs_run(rshs_call *c) {
     rsh_layout *layout[2];
     rshs_agreed agreed;
     const char *refusal = NULL;
-    if (chosen() == SETTING_OFF) return forward(c, "RESHARD_SCALAPACK=off");
+    if (current_setting() == SETTING_OFF) return forward_to_scalapack(c, "RESHARD_SCALAPACK=off");
     rsh_status st = rsh_comm_mpi_kept_f(rshs_communicator(c->context), &comm);
-    if (st == RSH_EUNSUP) return forward(c, rsh_error_detail());
-    require(c, st);
+    if (st == RSH_EUNSUP) return forward_to_scalapack(c, rsh_error_detail());
+    abort_on_error(c, st);
     int64_t *ranks = malloc(2 * (size_t)rsh_comm_size(comm) * sizeof *ranks);
-    if (!ranks) rshs_abort(c->context, c->name, "no memory for the ranks of a context");
-    require(c, rshs_agree(comm, c, ranks, &agreed, &refusal));
-    if (!refusal) require(c, rshs_layouts(c, &agreed, layout));
+    if (!ranks) rshs_abort(c->context, c->name, "out of memory for the ranks of a context");
+    abort_on_error(c, rshs_agree(comm, c, ranks, &agreed, &refusal));
+    if (!refusal) abort_on_error(c, rshs_layouts(c, &agreed, layout));
     free(ranks);
-    if (refusal) return forward(c, c->refusal ? c->refusal : refusal);
-    st = move(c, comm, layout);
-    if (is_refusal(st)) return forward(c, rsh_error_detail());
-    require(c, st);
+    if (refusal) return forward_to_scalapack(c, c->refusal ? c->refusal : refusal);
+    st = move_shape(c, comm, layout);
+    if (is_refusal(st)) return forward_to_scalapack(c, rsh_error_detail());
+    abort_on_error(c, st);
     stats.moved++;
-    if (chosen() == SETTING_VERBOSE) fprintf(stderr, "libreshard-scalapack: %s: moved by reshard\n", c->name);
+    if (current_setting() == SETTING_VERBOSE) fprintf(stderr, "libreshard-scalapack: %s: moved by reshard\n", c->name);
     return true;
 }

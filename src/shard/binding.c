@@ -1,8 +1,8 @@
-/* Binding: how a plan becomes an exec.
+/* Binding: turns a plan into an exec.
  *
- * A rank takes its share of the plan and its own parts, and shows them to the others in the opening exchange.  Then it
- * knows its peers: whom it reads, who reads it.  Each transfer that it reads becomes a move; the others were made into
- * messages before. */
+ * A rank takes its share of the plan and its own parts, and publishes them in the opening exchange.  Then it knows its
+ * peers: the ranks that it reads, and those that read it.  Each transfer that it reads becomes a move; the other
+ * transfers have become messages before. */
 #include "shard/binding.h"
 
 #include "shard/team.h"
@@ -22,7 +22,7 @@ static bool is_direct(const binding *b, const rsh_transfer *t) {
     return rshi_route_direct(b->e->comm, b->e->all_by_message, t);
 }
 
-/* ---- what this rank brings ---- */
+/* ---- this rank's part of the bind ---- */
 
 static rsh_status check_ranks(const rsh_plan *plan, const rsh_comm *comm) {
     int64_t n;
@@ -42,7 +42,7 @@ static rsh_status add_peer(binding *b, int rank, rshi_peer **out) {
     return RSH_OK;
 }
 
-/* This rank is the first of its peers. */
+/* This rank is its own first peer. */
 static rsh_status add_self(binding *b) {
     rsh_exec *e = b->e;
     rshi_peer *self;
@@ -71,8 +71,8 @@ static rsh_status take_share(binding *b) {
     return rshi_plan_share(e->plan, e->comm->rank, rshi_route_sends(e->comm, e->all_by_message), &b->share);
 }
 
-/* The share of the plan, and this rank's parts. */
-static rsh_status prepare(binding *b, const rshi_taken_parts *parts) {
+/* Takes the share of the plan, and this rank's parts. */
+static rsh_status prepare_share_and_parts(binding *b, const rshi_taken_parts *parts) {
     rsh_exec *e = b->e;
     RSH_TRY(check_ranks(e->plan, e->comm));
     b->peer_of = rshi_calloc((size_t)e->comm->size, sizeof *b->peer_of);
@@ -84,8 +84,8 @@ static rsh_status prepare(binding *b, const rshi_taken_parts *parts) {
     return rshi_exec_find_read(e, b->share);
 }
 
-/* Shadows and messages, once it is known what travels how; and what others need to know of them. */
-static rsh_status show(binding *b, card *mine) {
+/* Makes shadows and messages, once it is known which transfers use them, and publishes their handles. */
+static rsh_status publish_handles(binding *b, card *mine) {
     rsh_exec *e = b->e;
     RSH_TRY(rshi_exec_show_data(e, NULL, NULL));
     RSH_TRY(rshi_exec_show_scratch(e));
@@ -98,17 +98,17 @@ static rsh_status show(binding *b, card *mine) {
 
 rsh_status rshi_binding_begin(rshi_binding *b, rsh_exec *e, const rshi_taken_parts *parts, rshi_bind_card *mine) {
     *b = (binding){.e = e};
-    RSH_TRY(prepare(b, parts));
+    RSH_TRY(prepare_share_and_parts(b, parts));
     mine->start = e->start;
     rshi_foreign_show(e->comm, parts, mine);
     rshi_team_show(e->comm, mine);
     mine->wants_messages = rshi_exec_wants_messages(e);
-    return mine->wants_messages ? RSH_OK : show(b, mine);
+    return mine->wants_messages ? RSH_OK : publish_handles(b, mine);
 }
 
 /* ---- with the others ---- */
 
-/* What a rank said when it opened the bind. */
+/* The record that a rank sent when it opened the bind. */
 static const card *card_of(const binding *b, int64_t rank) { return rshi_comm_card(b->e->comm, rank); }
 
 static bool anybody_wants_messages(const binding *b) {
@@ -117,8 +117,8 @@ static bool anybody_wants_messages(const binding *b) {
     return false;
 }
 
-/* Where a part that others read lies out of their reach, all goes by messages: they stay in the caches on their way and
- * take little memory. */
+/* If other ranks read a part that they cannot reach, everything is sent by messages: their buffers stay in the caches
+ * and take little memory. */
 static rsh_status change_to_messages(binding *b, card *mine) {
     rsh_exec *e = b->e;
     rshi_messages_free(e->messages);
@@ -128,11 +128,11 @@ static rsh_status change_to_messages(binding *b, card *mine) {
     e->all_by_message = true;
     mine->wants_messages = false;
     rsh_status st = take_share(b);
-    if (!st) st = show(b, mine);
+    if (!st) st = publish_handles(b, mine);
     return rshi_comm_open_with(e->comm, "bind: messages", 0, NULL, st, mine, sizeof *mine);
 }
 
-/* The peer of a rank; made and reached at the first question. */
+/* The peer of a rank; made and reached on first use. */
 static rsh_status peer_at(binding *b, int64_t rank, rshi_peer **out) {
     rsh_comm *comm = b->e->comm;
     if (b->peer_of[rank]) {
@@ -144,12 +144,12 @@ static rsh_status peer_at(binding *b, int64_t rank, rshi_peer **out) {
     p->flag = comm->ops->reach(comm, p->rank, card_of(b, rank)->flag);
     p->parts.table = comm->ops->reach(comm, p->rank, card_of(b, rank)->table);
     p->start = card_of(b, rank)->start;
-    RSH_REQUIRE(p->flag && p->parts.table, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank,
+    RSH_REQUIRE(p->flag && p->parts.table, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank,
                 p->rank);
     return RSH_OK;
 }
 
-/* Whom this rank reads, and in which stages. */
+/* Finds the ranks that this rank reads, and in which stages. */
 static rsh_status find_sources(binding *b) {
     for (int64_t i = 0; i < b->share->nreceives; i++) {
         const rsh_transfer *t = &b->share->receives[i];
@@ -164,7 +164,7 @@ static rsh_status find_sources(binding *b) {
     return RSH_OK;
 }
 
-/* Who reads this rank, and in which stage for the last time. */
+/* Finds the ranks that read this rank, and the last stage in which they do. */
 static rsh_status find_readers(binding *b) {
     for (int64_t i = 0; i < b->share->nsends; i++) {
         const rsh_transfer *t = &b->share->sends[i];
@@ -176,7 +176,7 @@ static rsh_status find_readers(binding *b) {
     return RSH_OK;
 }
 
-/* Number the parts of all peers, one peer after the other. */
+/* Numbers the parts of all peers, one peer after the other. */
 static rsh_status number_peers_parts(binding *b) {
     rsh_exec *e = b->e;
     int64_t each = 2 * rsh_plan_ntensors(e->plan) + 2;
@@ -201,7 +201,7 @@ static rsh_status connect_messages(binding *b) {
 
 /* ---- transfers to moves ---- */
 
-static rshi_location locate(const binding *b, int64_t tensor, const rsh_transfer_end *end) {
+static rshi_location locate_end(const binding *b, int64_t tensor, const rsh_transfer_end *end) {
     return rshi_parts_find(&b->e->peers[b->peer_of[end->rank] - 1].parts, tensor, end);
 }
 
@@ -210,14 +210,14 @@ static rsh_status add_moves(binding *b, const rsh_transfer *list, int64_t n) {
         const rsh_transfer *t = &list[i];
         if (!is_direct(b, t)) continue;
         RSH_TRY(RSHI_GROW(b->src, t->nsrc, &b->room));
-        for (int64_t k = 0; k < t->nsrc; k++) b->src[k] = locate(b, t->tensor, &t->src[k]);
-        rshi_location dst = locate(b, t->tensor, &t->dst);
+        for (int64_t k = 0; k < t->nsrc; k++) b->src[k] = locate_end(b, t->tensor, &t->src[k]);
+        rshi_location dst = locate_end(b, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&b->e->program, t, &dst, b->src));
     }
     return RSH_OK;
 }
 
-static rsh_status compile(binding *b) {
+static rsh_status compile_program(binding *b) {
     rsh_exec *e = b->e;
     RSH_TRY(connect_messages(b));
     RSH_TRY(find_sources(b));
@@ -234,11 +234,11 @@ static rsh_status compile(binding *b) {
 rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     rsh_exec *e = b->e;
     if (anybody_wants_messages(b)) RSH_TRY(change_to_messages(b, mine));
-    int tag = rshi_comm_tag(e->comm); /* by ranks without messages too, so that it is the same everywhere */
+    int tag = rshi_comm_tag(e->comm); /* also on ranks without messages, so that it is the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
     rsh_status st = rshi_foreign_suspected(e->comm) ? rshi_foreign_check(e) : RSH_OK;
     rshi_team_card team = {0};
-    if (!st) st = compile(b);
+    if (!st) st = compile_program(b);
     if (!st) st = rshi_team_offer(e, &team);
     st = rshi_comm_open_with(e->comm, "bind: ready", 0, NULL, st, &team, sizeof team);
     rshi_team_join(e, b->peer_of, st);

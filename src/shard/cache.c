@@ -1,18 +1,18 @@
-/* Cache: the plans and bindings that a comm remembers. */
+/* Cache: the cached plans and bindings of a comm. */
 #include "shard/cache.h"
 
 #include "plan/plan.h"
 #include "shard/binding.h"
 #include "shard/shard.h"
 
-/* A plan that the comm remembers. */
-typedef struct planned {
+/* A cached plan. */
+typedef struct cached_plan {
     rshi_lru_entry entry;
     rsh_plan *plan; /* held */
-} planned;
+} cached_plan;
 
 static void forget_plan(rshi_lru_entry *e) {
-    planned *p = (planned *)e;
+    cached_plan *p = (cached_plan *)e;
     rsh_plan_free(p->plan);
     rshi_free(p);
 }
@@ -47,19 +47,19 @@ rsh_status rsh_comm_get_cache_stats(const rsh_comm *comm, rsh_cache_stats *out) 
 
 /* ---- plans ---- */
 
-static uint64_t mix(uint64_t h, uint64_t x) { return rshi_hash(&x, sizeof x, h); }
+static uint64_t mix_key(uint64_t h, uint64_t x) { return rshi_hash(&x, sizeof x, h); }
 
 static uint64_t plan_key(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                          const rsh_plan_opts *o) {
-    uint64_t h = mix(1, (uint64_t)n);
-    for (int64_t t = 0; t < n; t++) h = mix(mix(h, rsh_layout_hash(from[t])), rsh_layout_hash(to[t]));
+    uint64_t h = mix_key(1, (uint64_t)n);
+    for (int64_t t = 0; t < n; t++) h = mix_key(mix_key(h, rsh_layout_hash(from[t])), rsh_layout_hash(to[t]));
     if (o->node_of) h = rshi_hash(o->node_of, (size_t)o->nnode_of * sizeof *o->node_of, h);
-    h = mix(mix(h, (uint64_t)o->ranks_per_node), o->has_max_scratch ? o->max_scratch_bytes + 1 : 0);
-    return mix(mix(h, (uint64_t)o->reduce), (uint64_t)o->messages + 1);
+    h = mix_key(mix_key(h, (uint64_t)o->ranks_per_node), o->has_max_scratch ? o->max_scratch_bytes + 1 : 0);
+    return mix_key(mix_key(h, (uint64_t)o->reduce), (uint64_t)o->messages + 1);
 }
 
-/* Hashes may collide; texts do not.  Options are trusted to their hash. */
-static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to) {
+/* Hashes may collide, so the texts are compared; options are compared by hash only. */
+static bool plan_is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to) {
     if (rsh_plan_ntensors(p) != n) return false;
     for (int64_t t = 0; t < n; t++)
         if (!rsh_layout_equal(rsh_plan_from(p, t), from[t]) || !rsh_layout_equal(rsh_plan_to(p, t), to[t]))
@@ -67,11 +67,11 @@ static bool is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, 
     return true;
 }
 
-/* Takes the plan over if it succeeds. */
+/* Takes ownership of the plan if it succeeds. */
 static rsh_status remember_plan(rshi_comm_cache *k, uint64_t key, rsh_plan *plan) {
-    planned *p = RSHI_NEW(planned);
+    cached_plan *p = RSHI_NEW(cached_plan);
     if (!p) return rshi_nomem();
-    *p = (planned){.entry = {.key = key}, .plan = plan};
+    *p = (cached_plan){.entry = {.key = key}, .plan = plan};
     rsh_status st = rshi_lru_add(&k->plans, &p->entry);
     if (st) rshi_free(p);
     return st;
@@ -99,19 +99,19 @@ static rsh_status make_adjoint(rshi_comm_cache *k, uint64_t key, const rsh_layou
     return st;
 }
 
-/* The plan of this key for these sides; NULL: none. */
+/* The cached plan of this key for these layouts; NULL: none. */
 static const rsh_plan *find_plan(rshi_comm_cache *k, uint64_t key, int64_t n, const rsh_layout *const *from,
                                  const rsh_layout *const *to) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
-        planned *p = (planned *)e;
-        if (!is_for(p->plan, n, from, to)) continue;
+        cached_plan *p = (cached_plan *)e;
+        if (!plan_is_for(p->plan, n, from, to)) continue;
         rshi_lru_use(&k->plans, e);
         return p->plan;
     }
     return NULL;
 }
 
-/* Options as planning takes them, with the comm's nodes. */
+/* Reads the options and adds the comm's nodes. */
 static rsh_status take_opts(rsh_comm *comm, const rsh_plan_opts *opts, rsh_plan_opts *o) {
     RSH_TRY(rshi_plan_opts_take(opts, o));
     return o->node_of || o->ranks_per_node ? RSH_OK : rsh_plan_opts_from_comm(comm, o);
@@ -130,7 +130,7 @@ rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *
     return RSH_OK;
 }
 
-#define ADJOINT 0x61646a6f696e74u /* tells an adjoint's key from that of a plan with the same sides */
+#define ADJOINT 0x61646a6f696e74u /* distinguishes an adjoint's key from that of a plan with the same layouts */
 
 rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to, const rsh_plan_opts *opts,
                                const rsh_plan **out) {
@@ -138,8 +138,8 @@ rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh
     RSH_TRY(take_opts(comm, opts, &o));
     rshi_comm_cache *k = rshi_comm_cache_of(comm);
     if (!k) return RSH_ENOMEM;
-    uint64_t key = mix(plan_key(1, &from, &to, &o), ADJOINT);
-    const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* it moves the other way */
+    uint64_t key = mix_key(plan_key(1, &from, &to, &o), ADJOINT);
+    const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* an adjoint moves the other way */
     if (!found) return make_adjoint(k, key, from, to, &o, out);
     *out = found;
     return RSH_OK;
@@ -148,7 +148,7 @@ rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh
 /* ---- bindings ---- */
 
 uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *t) {
-    uint64_t h = mix(rsh_plan_fingerprint(plan), (uint64_t)(t->nsrc + t->ndst));
+    uint64_t h = mix_key(rsh_plan_fingerprint(plan), (uint64_t)(t->nsrc + t->ndst));
     for (int64_t k = 0; k < t->nsrc + t->ndst; k++) {
         h = rshi_hash(t->part[k].memory.strides, sizeof t->part[k].memory.strides, h);
         h ^= (uint64_t)t->part[k].out_of_reach << (k % 64);
@@ -167,8 +167,8 @@ rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan
     return NULL;
 }
 
-/* Element buffers of all remembered bindings together are bounded; those used longest ago go first. */
-static void make_room(rshi_comm_cache *k, int64_t scratch) {
+/* Bounds the element buffers of all cached bindings together; the least recently used are freed first. */
+static void free_scratch_for(rshi_comm_cache *k, int64_t scratch) {
     while (k->bindings.n && k->scratch + scratch > RSHI_CACHE_SCRATCH) rshi_lru_drop(&k->bindings, k->bindings.oldest);
     k->scratch += scratch;
 }
@@ -185,6 +185,6 @@ void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b) {
 }
 
 void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b) {
-    make_room(k, rshi_exec_scratch(b->exec));
+    free_scratch_for(k, rshi_exec_scratch(b->exec));
     if (rshi_lru_add(&k->bindings, &b->entry)) forget_binding(&b->entry); /* no memory for the table */
 }

@@ -9,12 +9,11 @@
 #define RSHI_CACHE_ENTRIES 1024                     /* of each kind */
 #define RSHI_CACHE_SCRATCH ((int64_t)64 << 20)      /* bytes of element buffers, at most */
 
-/* A binding that the comm remembers. */
+/* A cached binding. */
 typedef struct rshi_cached_binding {
     rshi_lru_entry entry;
     rsh_exec *exec;  /* owned; it holds its plan */
-    uint64_t serial; /* collective calls before it was bound: the same on every rank, and no other
-                        binding has it */
+    uint64_t serial; /* collective calls before it was bound: unique, and the same on every rank */
 } rshi_cached_binding;
 
 void rshi_cache_begin(rshi_comm_cache *k);
@@ -22,14 +21,14 @@ void rshi_cache_end(rshi_comm_cache *k);
 
 /* The key of a binding of this plan to these parts. */
 uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *parts);
-/* The remembered binding of this plan to parts of these strides and kinds of memory; NULL: none. */
+/* The cached binding of this plan to parts of these strides and kinds of memory; NULL: none. */
 rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan *plan,
                                               const rshi_taken_parts *parts, uint64_t key);
-/* An entry for a binding that is not in the cache yet, and takes it over.  NULL: no memory, it is
- * still the caller's. */
+/* Makes an entry for a binding that is not cached yet, and takes ownership of it.  NULL: no memory;
+ * the caller still owns it. */
 rshi_cached_binding *rshi_cached_binding_new(uint64_t key, rsh_exec *exec, uint64_t serial);
-/* Take an entry out for a run, so that nobody forgets it or runs it too; and put it in, also a new
- * one: it is the cache's from here on. */
+/* Removes an entry for a run, so that it is not freed or run a second time; and adds one, also a
+ * new one, which the cache then owns. */
 void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b);
 void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b);
 

@@ -1,16 +1,16 @@
-/* Channel: with flags and shared memory between ranks of one node, over the wire between nodes. */
+/* Channel: flags and shared memory between ranks of one node, the wire between nodes. */
 #include "shard/channel.h"
 
-/* Where a message lies in its sender's buffer. */
+/* The position of a message in its sender's buffer. */
 typedef struct note {
     int64_t at, bytes;
 } note;
 
-/* What a peer of this node needs of this rank. */
+/* The shared data of a channel for the peer, if it is on the same node. */
 typedef struct rshi_end {
     int64_t peer;
     rshi_handle sent, taken;
-    uint64_t sent_at, taken_at; /* when the channel was opened */
+    uint64_t sent_at, taken_at; /* flag values when the channel was opened */
     note notes[RSHI_WINDOW];    /* of the last messages, by number since then */
 } rshi_end;
 
@@ -36,7 +36,7 @@ static rsh_status open_end(rsh_comm *comm, rshi_channel *ch, rshi_end *end, unsi
     return RSH_OK;
 }
 
-/* The buffer is scratch memory, wherever it lies. */
+/* The buffer counts as scratch, whichever memory it is in. */
 static char *take_buffer(const rshi_channels *c) {
     size_t bytes = (size_t)c->buffer_bytes;
     if (!c->comm->ops->is_shared) return rshi_alloc_scratch(bytes);
@@ -56,7 +56,7 @@ static void give_buffer(rshi_channels *c) {
 }
 
 /* Only peers of this node have an end. */
-static rsh_status take_memory(rshi_channels *c, int64_t n, int64_t near) {
+static rsh_status alloc_channels(rshi_channels *c, int64_t n, int64_t near) {
     rsh_comm *comm = c->comm;
     c->list = rshi_calloc((size_t)n, sizeof *c->list);
     c->ends_bytes = sizeof(rshi_ends) + (size_t)near * sizeof(rshi_end);
@@ -70,7 +70,7 @@ rsh_status rshi_channels_open(rshi_channels *c, rsh_comm *comm, const unsigned c
     int64_t n = 0, near = 0;
     for (int r = 0; r < comm->size; r++) n += uses[r] != 0, near += uses[r] && rshi_comm_near(comm, comm->rank, r);
     *c = (rshi_channels){.comm = comm, .buffer_bytes = buffer_bytes};
-    RSH_TRY(take_memory(c, n, near));
+    RSH_TRY(alloc_channels(c, n, near));
     for (int r = 0; r < comm->size; r++) {
         if (!uses[r]) continue;
         rshi_channel *ch = &c->list[c->n++];
@@ -96,14 +96,14 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     const rshi_comm_ops *ops = comm->ops;
     if (!ch->near) return RSH_OK;
     const rshi_ends *ends = ops->reach(comm, ch->peer, shown);
-    RSH_REQUIRE(ends, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank, ch->peer);
+    RSH_REQUIRE(ends, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank, ch->peer);
     ch->end = find_end(ends, comm->rank);
     RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which expects none", comm->rank, ch->peer);
     if (ch->sent) ch->peer_taken = ops->reach(comm, ch->peer, ch->end->taken);
     if (ch->taken) ch->peer_sent = ops->reach(comm, ch->peer, ch->end->sent);
     ch->buffer = ops->reach(comm, ch->peer, ends->buffer);
     bool whole = ch->buffer && (!ch->sent || ch->peer_taken) && (!ch->taken || ch->peer_sent);
-    RSH_REQUIRE(whole, RSH_EUNSUP, "rank %d cannot reach the messages of rank %d", comm->rank, ch->peer);
+    RSH_REQUIRE(whole, RSH_EUNSUP, "rank %d cannot map the message buffers of rank %d", comm->rank, ch->peer);
     ch->peer_taken_at = ch->end->taken_at;
     ch->peer_sent_at = ch->end->sent_at;
     return RSH_OK;
@@ -122,9 +122,9 @@ void rshi_channels_close(rshi_channels *c, bool used) {
     *c = (rshi_channels){0};
 }
 
-/* ---- handing over ---- */
+/* ---- sending and receiving ---- */
 
-static bool is_there(rshi_flag *flag, uint64_t number) {
+static bool flag_reached(rshi_flag *flag, uint64_t number) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= number;
 }
 
@@ -139,14 +139,14 @@ rsh_status rshi_pending_send(rshi_channels *c, rshi_channel *to, const char *dat
     return RSH_OK;
 }
 
-static rsh_status test(rsh_comm *comm, rshi_pending *p, bool *done) {
+static rsh_status test_request(rsh_comm *comm, rshi_pending *p, bool *done) {
     *done = false;
     return rshi_comm_verdict(comm, comm->ops->test(comm, &p->request, done));
 }
 
 rsh_status rshi_pending_is_gone(rshi_channels *c, rshi_pending *p, bool *gone) {
-    if (!p->channel->near) return test(c->comm, p, gone);
-    *gone = is_there(p->channel->peer_taken, p->number);
+    if (!p->channel->near) return test_request(c->comm, p, gone);
+    *gone = flag_reached(p->channel->peer_taken, p->number);
     return RSH_OK;
 }
 
@@ -165,15 +165,15 @@ rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into,
     return st;
 }
 
-/* A sender stays until its messages were taken, unless it gave up: then they may be gone from its buffer. */
+/* A sender keeps its messages until they are taken, unless it gave up; then its buffer may have been overwritten. */
 static rsh_status check_sender(rsh_comm *comm, int peer) {
     return rshi_comm_verdict(comm, comm->ops->check_peer(comm, peer, 0));
 }
 
 rsh_status rshi_pending_has_come(rshi_channels *c, rshi_pending *p, bool *there) {
     rshi_channel *from = p->channel;
-    if (!from->near) return test(c->comm, p, there);
-    *there = p->rest.src || is_there(from->peer_sent, p->number);
+    if (!from->near) return test_request(c->comm, p, there);
+    *there = p->rest.src || flag_reached(from->peer_sent, p->number);
     if (!*there || p->rest.src) return RSH_OK;
     RSH_TRY(check_sender(c->comm, from->peer));
     const note *n = &from->end->notes[(p->number - 1 - from->end->sent_at) % RSHI_WINDOW];
@@ -196,8 +196,8 @@ bool rshi_pending_cancel(rshi_channels *c, rshi_pending *p) {
     return p->channel->near || c->comm->ops->cancel(c->comm, &p->request);
 }
 
-void rshi_pending_linger(const rshi_pending *p, rshi_linger *linger) {
-    rshi_linger_for(linger, p->channel->peer, p->channel->peer_taken, p->number);
+void rshi_pending_await_reader(const rshi_pending *p, rshi_reader_wait *readers) {
+    rshi_reader_wait_for(readers, p->channel->peer, p->channel->peer_taken, p->number);
 }
 
 rsh_status rshi_pending_wait(rshi_channels *c, const rshi_pending *p, bool sent) {

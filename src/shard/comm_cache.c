@@ -1,4 +1,4 @@
-/* Clients: attached to a comm at first use, freed with it. */
+/* Comm cache: attached to a comm on first use, freed with it. */
 #include "shard/comm_cache.h"
 
 #include "shard/cache.h"

@@ -1,5 +1,5 @@
-/* clients: what this room attaches to a comm: its execs, the runs that are under way, and the plans
- * and bindings that it remembers. */
+/* comm_cache: the data that this room attaches to a comm: its execs, the runs in progress, and the
+ * cached plans and bindings. */
 #ifndef RESHARD_SHARD_CLIENTS_H
 #define RESHARD_SHARD_CLIENTS_H
 
@@ -12,24 +12,25 @@
 typedef struct rshi_comm_cache {
     rsh_comm *comm;
     int execs;      /* of users, alive */
-    rsh_exec *begun; /* a list of runs under way */
-    rshi_lru plans;    /* of what cache.c calls planned */
+    rsh_exec *begun; /* a list of runs in progress */
+    rshi_lru plans;    /* of cached_plan in cache.c */
     rshi_lru bindings; /* of rshi_cached_binding */
-    rshi_taken_parts taken; /* of the run at hand; kept for its memory */
+    rshi_taken_parts taken; /* of the current run; kept for its memory */
     struct {
         void *at; /* owned */
         size_t bytes;
-    } room[2]; /* for the lists of the call at hand, kept for its memory */
-    rshi_extent *spans; /* [2 * size of the comm], owned: room to sort where all ranks' parts lie */
-    int64_t scratch;   /* bytes of element buffers that the remembered bindings hold */
+    } room[2]; /* for the lists of the current call; kept for its memory */
+    rshi_extent *spans; /* [2 * size of the comm], owned: room to sort the ranges of all ranks */
+    int64_t scratch;   /* bytes of element buffers that the cached bindings hold */
     uint64_t hits, misses;
 } rshi_comm_cache;
 
-/* Those of a comm; made at the first question.  NULL and a sentence: no memory. */
+/* The cache of a comm; made on first use.  NULL with an error message: no memory. */
 rshi_comm_cache *rshi_comm_cache_of(rsh_comm *comm);
 
 enum { RSHI_ROOM_LAYOUTS, RSHI_ROOM_MEMORY };
-/* Room for a list that lasts for one call, one of each sort.  NULL and a sentence: no memory. */
+/* Memory for a list that lasts for one call, one of each sort.  NULL with an error message: no
+ * memory. */
 void *rshi_comm_cache_room(rsh_comm *comm, int sort, size_t bytes);
 
 #endif

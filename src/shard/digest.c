@@ -1,7 +1,7 @@
-/* Digest: one number for the values of a tensor and where they stand, whatever the layout.
+/* Digest: a number that depends on the values of a tensor and their positions, but not on the layout.
  *
- * A sum over all elements of what each adds at its global row-major index (copy/mix.c); sums do not care who adds what,
- * so each rank adds up the elements of which it is the first holder and the ranks' sums are added. */
+ * It is a sum over all elements of a contribution that depends on the global row-major index (copy/mix.c).  Each rank
+ * adds the elements of which it is the first holder, and the ranks' sums are added. */
 #include "copy/copy.h"
 #include "shard/shard.h"
 #include "shard/memory.h"
@@ -16,7 +16,7 @@ typedef struct walk {
     rsh_digest sum;
 } walk;
 
-/* n indices of dim `last`, the first at global index `index`. */
+/* Adds n indices of dim `last`, the first at global index `index`. */
 static void add_run(walk *w, const char *at, int64_t n, uint64_t index) {
     int64_t inner = w->global[w->last], step = inner == 1 ? w->stride[w->last] : (int64_t)w->size;
     rshi_mix_run(at, step, w->size, n * inner, index, &w->sum.hi, &w->sum.lo);
@@ -33,7 +33,7 @@ static void add_dims(walk *w, int d, const char *at, uint64_t index) {
     }
 }
 
-/* The last dim whose indices must be walked. */
+/* The last dim over which to loop. */
 static int find_last(const walk *w) {
     const int64_t *shape = rsh_layout_shape(w->l);
     int d = rsh_layout_ndim(w->l) - 1;
@@ -43,8 +43,8 @@ static int find_last(const walk *w) {
     return d;
 }
 
-/* Does this rank count the piece? */
-static bool counts(const rsh_layout *l, const rshi_piece *p) {
+/* Does this rank count the piece?  Only its first holder does. */
+static bool counts_piece(const rsh_layout *l, const rshi_piece *p) {
     return rshi_piece_holder_index(l, p, p->rank) == 0 && (!rshi_layout_irregular(l) || rshi_piece_first_copy(l, p));
 }
 
@@ -61,14 +61,14 @@ static void add_piece(const rsh_layout *l, const rshi_piece *p, const rshi_part_
     rsh_digest_merge(sum, w.sum);
 }
 
-/* All pieces of one rank; `memory` lists its parts. */
+/* Adds all pieces of one rank; `memory` lists its parts. */
 static rsh_status add_rank(const rsh_layout *l, int64_t rank, const rsh_memory *memory, rsh_digest *sum) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(l, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         rshi_part_memory part;
-        if (!counts(l, &list[i])) continue;
+        if (!counts_piece(l, &list[i])) continue;
         st = rshi_part_take(l, rank, list[i].part, &memory[list[i].part], &part);
         if (!st) add_piece(l, &list[i], &part, sum);
     }
@@ -76,11 +76,11 @@ static rsh_status add_rank(const rsh_layout *l, int64_t rank, const rsh_memory *
     return st;
 }
 
-static rsh_status begin(const rsh_layout *l, rsh_digest *sum) {
+static rsh_status begin_digest(const rsh_layout *l, rsh_digest *sum) {
     return rsh_digest_begin(rsh_dtype_name(rsh_layout_dtype(l)), rsh_layout_ndim(l), rsh_layout_shape(l), sum);
 }
 
-static rsh_status check(const rsh_layout *l) {
+static rsh_status check_digestible(const rsh_layout *l) {
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest; reduce it first: \"%.300s\"",
                 rsh_layout_text(l));
     return rsh_dtype_check_convert(rsh_layout_dtype(l), rsh_layout_dtype(l)); /* not storage-only */
@@ -91,8 +91,8 @@ rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts, r
     RSH_NEEDS(layout);
     RSH_NEEDS(out);
     rsh_digest sum;
-    RSH_TRY(check(layout));
-    RSH_TRY(begin(layout, &sum));
+    RSH_TRY(check_digestible(layout));
+    RSH_TRY(begin_digest(layout, &sum));
     for (int64_t i = 0; i < rsh_layout_nranks(layout); i++) {
         int64_t rank = rsh_layout_rank(layout, i);
         RSH_TRY(add_rank(layout, rank, parts, &sum));
@@ -102,8 +102,8 @@ rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts, r
     return RSH_OK;
 }
 
-static rsh_status own_sum(const rsh_sharded *s, rsh_digest *sum) {
-    RSH_TRY(check(s->layout));
+static rsh_status sum_own_parts(const rsh_sharded *s, rsh_digest *sum) {
+    RSH_TRY(check_digestible(s->layout));
     rsh_memory *memory = rshi_alloc((size_t)s->nparts, sizeof *memory);
     if (!memory) return rshi_nomem();
     rshi_sharded_memory(s, memory);
@@ -115,11 +115,11 @@ static rsh_status own_sum(const rsh_sharded *s, rsh_digest *sum) {
 rsh_status rsh_sharded_digest(const rsh_sharded *s, rsh_digest *out) {
     RSH_REQUIRE(s, RSH_EVALUE, "sharded tensor is NULL");
     rsh_digest mine = {0, 0}, sum, *all = rshi_alloc((size_t)s->comm->size, sizeof *all);
-    rsh_status st = all ? own_sum(s, &mine) : rshi_nomem();
+    rsh_status st = all ? sum_own_parts(s, &mine) : rshi_nomem();
     if (!out) st = rshi_fail(RSH_EVALUE, "digest: out is NULL");
     st = rshi_comm_open(s->comm, "digest", rsh_layout_hash(s->layout), rsh_layout_text(s->layout), st);
     if (!st) st = rshi_comm_verdict(s->comm, s->comm->ops->allgather(s->comm, &mine, all, sizeof mine));
-    if (!st) st = begin(s->layout, &sum);
+    if (!st) st = begin_digest(s->layout, &sum);
     for (int r = 0; r < s->comm->size && !st; r++) rsh_digest_merge(&sum, all[r]);
     rshi_free(all);
     if (!st) *out = sum;

@@ -1,4 +1,4 @@
-/* Parts of a digest: what windows and boxes of elements add to it, and its text. */
+/* Parts of a digest: adds windows and boxes of elements; conversion from and to text. */
 #include "copy/copy.h"
 #include "shard/shard.h"
 
@@ -15,7 +15,7 @@ static rsh_status check_ndim(int ndim) {
     return RSH_OK;
 }
 
-/* Dtype and shape: six elements of 16 bytes beyond every possible index. */
+/* Dtype and shape are added as six elements of 16 bytes beyond every possible index. */
 rsh_status rsh_digest_begin(const char *dtype, int ndim, const int64_t *shape, rsh_digest *out) {
     uint64_t word[4 + RSH_MAX_NDIM] = {0};
     RSH_NEEDS(dtype);
@@ -61,7 +61,7 @@ typedef struct adding {
     rsh_digest *d;
 } adding;
 
-/* Dims `dim` .. of the box; what is dense in memory and in the tensor is one run. */
+/* Adds dims `dim` .. of the box; elements that are contiguous in memory and in the tensor are one run. */
 static void add_box(const adding *a, int dim, const char *at, uint64_t index) {
     int64_t run = 1, step = (int64_t)a->itemsize;
     int e = a->ndim;
@@ -76,7 +76,7 @@ static void add_box(const adding *a, int dim, const char *at, uint64_t index) {
         add_box(a, dim + 1, at + i * a->step[dim], index + (uint64_t)(i * a->global[dim]));
 }
 
-/* Is the box within the tensor, and the tensor within 2^63 elements?  `count`: elements of the box. */
+/* Checks that the box is within the tensor, and the tensor within 2^63 elements.  `count`: elements of the box. */
 static rsh_status check_box(int ndim, const int64_t *shape, const int64_t *offsets, const int64_t *sizes,
                             int64_t *count) {
     int64_t all = 1;

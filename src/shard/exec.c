@@ -1,4 +1,4 @@
-/* Exec: how it is made for a plan and a comm, bound for the user, and freed. */
+/* Exec: construction for a plan and a comm, binding for the user, and freeing. */
 #include "shard/binding.h"
 #include "shard/comm_cache.h"
 #include "shard/team.h"
@@ -19,7 +19,7 @@ rsh_status rshi_exec_new(const rsh_plan *plan, rsh_comm *comm, rsh_exec **out) {
 void rshi_exec_end(rsh_exec *e) {
     if (!e) return;
     rsh_comm *comm = e->comm;
-    if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers count on a run that was begun */
+    if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers depend on a run that was begun */
     if (e->refusal) comm->ops->shared_free(comm, e->refusal, e->table_bytes);
     if (e->flag) comm->ops->flag_give(comm, e->flag);
     rshi_team_drop(e);
@@ -45,7 +45,7 @@ int64_t rshi_exec_scratch(const rsh_exec *e) {
     return bytes + e->scratch_bytes;
 }
 
-static rsh_status begin(rshi_binding *b, rsh_exec *e, const rsh_memory *src, const rsh_memory *dst,
+static rsh_status begin_binding(rshi_binding *b, rsh_exec *e, const rsh_memory *src, const rsh_memory *dst,
                         rshi_bind_card *mine) {
     rshi_taken_parts parts = {0};
     rsh_status st = rshi_parts_take(&parts, e->plan, e->comm, src, dst);
@@ -58,7 +58,7 @@ static rsh_status bind_all(rsh_exec *e, const rsh_memory *src, const rsh_memory 
     rshi_binding b = {0};
     rshi_bind_card mine = {.serial = 0};
     const char *what = rsh_plan_ntensors(e->plan) ? rsh_layout_text(rsh_plan_to(e->plan, 0)) : "";
-    rsh_status st = begin(&b, e, src, dst, &mine);
+    rsh_status st = begin_binding(&b, e, src, dst, &mine);
     st = rshi_comm_open_with(e->comm, "bind", rsh_plan_fingerprint(e->plan), what, st, &mine, sizeof mine);
     if (!st) st = rshi_binding_complete(&b, &mine);
     rshi_binding_end(&b);
@@ -85,7 +85,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 }
 
 void rsh_exec_free(rsh_exec *e) {
-    if (!e || rshi_comm_own(e->comm)) return; /* a forked child has no part in it */
+    if (!e || rshi_comm_own(e->comm)) return; /* a forked child does not own it */
     rsh_comm *comm = e->comm;
     rshi_comm_cache *clients = e->clients;
     rshi_exec_end(e);

@@ -1,4 +1,4 @@
-/* Failures: how a run ends that a rank refuses or gives up. */
+/* Failures: how a run ends if a rank refuses it or gives up. */
 #include "shard/comm_cache.h"
 #include "shard/team.h"
 #include "shard/exec_run.h"
@@ -14,10 +14,10 @@ void rshi_exec_come_to_rest(rsh_exec *e) {
 
 /* ---- refusals ---- */
 
-/* Where all neighbours have flags a run that a rank refuses ends in step: the flag of that rank goes to the end of the
- * run, whoever waits for it hears why and does the same, and each stays until its neighbours have ended the run too.
- * So nobody misses it, and exec and comm stay good.  Ranks that need nothing of one that refused may complete the run.
- * Messages have no such way out: there the comm is given up. */
+/* If all neighbours have flags, a refused run ends in step: the flag of the refusing rank goes to the end of the run,
+ * every rank that waits for it reads the reason and does the same, and each stays until its neighbours have ended the
+ * run too.  So exec and comm remain usable.  Ranks that need nothing from a refusing rank may complete the run.  With
+ * messages this is not possible, and the comm is abandoned. */
 bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status) {
     return !e->comm->dead && !e->messages && e->state != RSHI_REFUSED && status != RSH_EMISMATCH;
 }
@@ -35,8 +35,8 @@ rsh_status rshi_refusal_tell(const rshi_refusal *r) {
     return (rsh_status)r->status;
 }
 
-/* Every neighbour of the rank that began it has looked at that rank's flag before it ends the run, and refuses too.
- * Who only passes it on may have neighbours that had done all they had to do with it before, and have just ended. */
+/* Every neighbour of the rank that refused first reads that rank's flag before it ends the run, and refuses too.  A
+ * rank that only passes the refusal on may have neighbours that no longer needed it and have ended the run. */
 rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh_status *refused) {
     int done = e->stages + e->refuser;
     for (int64_t i = 1; i < e->npeers; i++)
@@ -51,33 +51,33 @@ rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh
 
 /* ---- failures ---- */
 
-/* What a peer has done when it uses this rank's memory no more: its parts, or why it refused.  -1: it never does, as
- * nobody uses the memory of a rank that has left its team.  Until then any member may. */
+/* The progress of a peer at which it no longer uses this rank's memory: its parts, or its error message.  -1: it never
+ * uses it, because nobody uses the memory of a rank that has left its team.  Until then any member may. */
 static int used_until(const rsh_exec *e, const rshi_peer *p) {
     if (e->team) return e->team_share.come ? e->stages : -1;
     return e->state == RSHI_REFUSED ? e->stages : p->due[RSHI_READERS];
 }
 
-/* A rank that gives up still lets those finish who read its memory. */
+/* A rank that gives up still waits until the readers of its memory have finished. */
 rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     char detail[RSHI_DETAIL_BYTES];
-    if (e->state == RSHI_REFUSED) status = rshi_refusal_tell(e->refusal); /* what came first */
+    if (e->state == RSHI_REFUSED) status = rshi_refusal_tell(e->refusal); /* the first error */
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     rshi_comm_abandon(e->comm, status);
     rshi_team_leave(e);
-    rshi_linger linger = rshi_linger_new(e->comm, e->begun);
-    if (e->messages) rshi_messages_give_up(e->messages, &linger);
+    rshi_reader_wait readers = rshi_reader_wait_new(e->comm, e->begun);
+    if (e->messages) rshi_messages_give_up(e->messages, &readers);
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
         if (used_until(e, p) >= 0)
-            rshi_linger_for(&linger, p->rank, p->flag, rshi_flag_value(e, p->start, used_until(e, p)));
+            rshi_reader_wait_for(&readers, p->rank, p->flag, rshi_flag_value(e, p->start, used_until(e, p)));
     }
     rshi_exec_come_to_rest(e);
-    if (linger.reader < 0)
+    if (readers.reader < 0)
         rshi_set_detail(detail);
     else
         rshi_fail(status, "%.900s; after another %.2g seconds rank %d may still be reading this rank's memory", detail,
-                  linger.watch.waited, linger.reader);
+                  readers.watch.waited, readers.reader);
     return status;
 }
 

@@ -1,15 +1,15 @@
-/* Memory of an exec: do the parts that this rank is to read and write share any? */
+/* Memory of an exec: checks the parts that this rank reads and writes for overlaps. */
 #include "shard/exec.h"
 
 #include <string.h>
 
-/* An exec on memory that may be other than what was bound. */
+/* An exec on memory that may differ from the bound memory. */
 typedef struct given {
     const rsh_exec *e;
     const rsh_memory *src, *dst; /* NULL: as bound */
 } given;
 
-/* Where element 0,...,0 of part k of this rank lies. */
+/* The address of element 0,...,0 of part k of this rank. */
 static char *data_of(const given *g, int64_t k) {
     int64_t nsrc = g->e->peers[0].parts.nsrc;
     const rsh_memory *memory = k < nsrc ? g->src : g->dst;

@@ -1,4 +1,4 @@
-/* Parts of an exec: what this rank brings to a bind, checked, and where its peers find it. */
+/* Parts of an exec: this rank's parts in a bind, checked and published. */
 #include "shard/exec.h"
 #include "shard/route.h"
 
@@ -8,14 +8,14 @@ static const rsh_layout *layout_of(const rsh_plan *plan, bool dst, int64_t tenso
     return dst ? rshi_plan_dst(plan, tensor) : rshi_plan_src(plan, tensor);
 }
 
-/* ---- taking ---- */
+/* ---- checking ---- */
 
 void rshi_taken_parts_free(rshi_taken_parts *t) {
     rshi_free(t->part);
     *t = (rshi_taken_parts){0};
 }
 
-static rsh_status make_room(rshi_taken_parts *t, int64_t n) {
+static rsh_status grow_taken_parts(rshi_taken_parts *t, int64_t n) {
     if (n <= t->room) return RSH_OK;
     rshi_taken_part *part = rshi_realloc(t->part, (size_t)n, sizeof *part + sizeof *t->extent);
     if (!part) return rshi_nomem();
@@ -31,7 +31,7 @@ static int64_t count_side(const rsh_plan *plan, int64_t rank, bool dst) {
     return n;
 }
 
-/* Take one side's parts of this rank. */
+/* Takes this rank's parts of one side. */
 static rsh_status take_side(rshi_taken_parts *out, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *memory,
                             bool dst) {
     int64_t k = dst ? out->nsrc : 0;
@@ -54,7 +54,7 @@ rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *
                            const rsh_memory *dst) {
     t->nsrc = count_side(plan, comm->rank, false);
     t->ndst = count_side(plan, comm->rank, true);
-    RSH_TRY(make_room(t, t->nsrc + t->ndst));
+    RSH_TRY(grow_taken_parts(t, t->nsrc + t->ndst));
     RSH_TRY(take_side(t, plan, comm, src, false));
     RSH_TRY(take_side(t, plan, comm, dst, true));
     return rshi_extents_check(t->extent, t->nsrc + t->ndst, &(rshi_extent_owner){rshi_taken_part_lattice, t->part});
@@ -65,7 +65,7 @@ void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t) {
         memcpy(e->table[k].strides, t->part[k].memory.strides, sizeof e->table[k].strides);
         e->data[k] = t->part[k].memory.data;
         e->out_of_reach[k] = t->part[k].out_of_reach;
-        e->extents[t->extent[k].part] = t->extent[k]; /* they were sorted */
+        e->extents[t->extent[k].part] = t->extent[k]; /* extents were sorted */
     }
 }
 
@@ -80,7 +80,7 @@ bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t) {
     return true;
 }
 
-/* ---- which parts others read where they lie ---- */
+/* ---- parts that others read in place ---- */
 
 rsh_status rshi_exec_find_read(rsh_exec *e, const rsh_share *share) {
     const rshi_parts *own = &e->peers[0].parts;
@@ -106,15 +106,15 @@ bool rshi_exec_wants_messages(const rsh_exec *e) {
     return false;
 }
 
-/* ---- showing ---- */
+/* ---- publishing ---- */
 
-/* Others read it and cannot reach it, or would write it. */
+/* A part needs a shadow if others read it and cannot reach it, or would write it. */
 static bool needs_shadow(const rsh_exec *e, int64_t k, const char *data, bool dst) {
     if (!data || !e->shadow || e->shadow[k] == RSHI_NOT_READ) return false;
     return (dst && e->joint) || !e->comm->ops->is_shared(e->comm, data);
 }
 
-/* Tell where a part lies, or its shadow. */
+/* Publishes a part, or its shadow. */
 static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p,
                             bool dst) {
     char *data = p->data;

@@ -1,19 +1,19 @@
-/* Patience: how a rank rests while nothing moves, and when it asks whether the others still live. */
+/* Waiting: how a rank rests without progress, and when it checks whether the others are alive. */
 #include "shard/exec_run.h"
 #include "wait/wait.h"
 
 #include <time.h>
 
-#define SPINS 50       /* looks in vain before the core is offered to others */
-#define YIELDS 200     /* and before the rank sleeps between them */
+#define SPINS 50       /* polls without progress before the rank yields */
+#define YIELDS 200     /* and before it sleeps between polls */
 #define NAP 50000      /* nanoseconds of a sleep, at most */
-#define ASKING 2e-3    /* seconds between two questions whether the others still live */
+#define ASKING 2e-3    /* seconds between two checks whether the others are alive */
 #define OVERTAKING                                                                                                     \
-    0.1 /* seconds that messages of a rank that has left may take longer than its farewell, where a wire has several   \
-           ways */
-#define A_LOOK 0.01    /* of them that one look in vain is worth, at most: a wire is driven by looks, not by time */
+    0.1 /* seconds by which the messages of a rank that has left may arrive after its farewell, if a wire has several  \
+           paths */
+#define A_LOOK 0.01    /* seconds charged per empty poll, at most: a wire makes progress by polls, not by time */
 
-/* Is somebody that this rank waits for no longer there? */
+/* Has a rank that this one waits for failed or left? */
 static rsh_status check_peers(rsh_exec *e, double waited) {
     int peers[3], n = e->messages ? rshi_messages_awaited(e->messages, peers) : 0;
     if (e->missing >= 0) peers[n++] = e->missing;
@@ -21,16 +21,16 @@ static rsh_status check_peers(rsh_exec *e, double waited) {
     return RSH_OK;
 }
 
-/* A rank of this node that makes one run fewer and waits in a collective call is found out at once: it says on the
- * board in which call it is, and its flag, which is memory, shows that it did not begin the run.  Of a rank of another
- * node only messages are known.  One of a collective call may be here while those of the run that its rank did make are
- * still on their way: they have other tags, and a wire keeps no order between tags.  So it proves nothing, and nothing
- * in it says how many runs its rank has made.  Such a rank is missed after RESHARD_TIMEOUT, by a roll call that names
- * it. */
+/* A rank of this node that makes one run fewer and waits in a collective call is detected at once: its slot on the
+ * board shows its call, and its flag shows that it did not begin the run.  Of a rank of another node only messages are
+ * known.  A message of a collective call may arrive while those of a run that its rank did make are still in progress:
+ * they have other tags, and a wire keeps no order between tags.  So it proves nothing, and it does not say how many
+ * runs its rank has made.  Such a rank is reported after RESHARD_TIMEOUT, by a roll call that names it. */
 
-/* What a rank sent before it left still counts, so that there is one more look before a suspicion becomes a verdict; on
- * a wire, looks for a while.  Time alone does not count: on a busy machine much of it passes without a look. */
-static rsh_status ask(rsh_exec *e, double waited) {
+/* Messages that a rank sent before it left still count, so there is one more poll before a suspicion becomes an error;
+ * on a wire, polls for a while.  Time alone does not count, because on a busy machine much of it passes without a
+ * poll. */
+static rsh_status check_for_lost_peers(rsh_exec *e, double waited) {
     rsh_status st = check_peers(e, waited);
     bool first = !e->suspects;
     e->looked = false;
@@ -41,8 +41,8 @@ static rsh_status ask(rsh_exec *e, double waited) {
     return rshi_comm_verdict(e->comm, st);
 }
 
-/* Nothing has moved: rest a little, and now and then ask whether the others still live.  A rank that only tests offers
- * its core too: where there are more ranks than cores, those that test in a loop would use up the time of those that
+/* Called without progress: rests for a moment, and regularly checks whether the others are alive.  A rank that only
+ * tests yields too: if there are more ranks than cores, ranks that test in a loop would use up the time of those that
  * have something to send. */
 rsh_status rshi_exec_rest(rsh_exec *e, bool may_wait) {
     if (e->looks++ < SPINS) return RSH_OK;
@@ -50,7 +50,7 @@ rsh_status rshi_exec_rest(rsh_exec *e, bool may_wait) {
     double waited = rshi_watch_look(&e->watch, RSHI_WATCH_STEP);
     if (e->looked && (e->suspects || waited - e->asked > ASKING)) {
         e->asked = waited;
-        RSH_TRY(ask(e, waited));
+        RSH_TRY(check_for_lost_peers(e, waited));
     }
     if (may_wait || !rshi_yield()) nanosleep(&(struct timespec){0, NAP}, NULL);
     return RSH_OK;

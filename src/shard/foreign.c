@@ -1,22 +1,22 @@
-/* Foreign memory: do destinations of this rank share memory with parts of other threads?
+/* Foreign memory: do destinations of this rank overlap parts of other threads?
  *
- * Every rank says on its card from where to where its sources and its destinations lie.  All read the same cards, so
- * all know whether there is anything to look at; there hardly ever is.  Then each rank compares its own destinations
- * with the parts of those ranks whose spans they touch, element by element as within a rank. */
+ * Every rank states in its record the address ranges of its sources and of its destinations.  All read the same
+ * records, so all know whether there is anything to check, which is rare.  Then each rank compares its own destinations
+ * with the parts of those ranks whose ranges they overlap, element by element as within a rank. */
 #include "shard/foreign.h"
 
 #include "shard/binding.h"
 
 #include <string.h>
 
-#define FEW 8 /* ranks of which every pair is looked at; of more they are sorted */
+#define FEW 8 /* ranks: up to this many, every pair is compared; more are sorted */
 
-/* Can a rank write where another one's parts are? */
+/* Can ranks write to each other's parts? */
 static bool is_possible(const rsh_comm *c) { return !c->link && !c->ops->is_shared && c->size > 1; }
 
 static const rshi_bind_card *card_of(const rsh_comm *c, int rank) { return rshi_comm_card(c, rank); }
 
-static void widen(rshi_address_range *s, const rshi_extent *e) {
+static void widen_range(rshi_address_range *s, const rshi_extent *e) {
     if (e->start == e->end) return;
     if (s->start == s->end) *s = (rshi_address_range){e->start, e->end};
     if (e->start < s->start) s->start = e->start;
@@ -27,15 +27,15 @@ void rshi_foreign_show(const rsh_comm *comm, const rshi_taken_parts *parts, rshi
     if (!is_possible(comm)) return;
     mine->src = mine->dst = (rshi_address_range){0, 0};
     for (int64_t k = 0; k < parts->nsrc + parts->ndst; k++)
-        widen(parts->extent[k].dst ? &mine->dst : &mine->src, &parts->extent[k]);
+        widen_range(parts->extent[k].dst ? &mine->dst : &mine->src, &parts->extent[k]);
 }
 
-/* ---- is there anything to look at? ---- */
+/* ---- comparing address ranges ---- */
 
-static bool touch(rshi_address_range a, rshi_address_range b) { return a.start < b.end && b.start < a.end; }
+static bool ranges_overlap(rshi_address_range a, rshi_address_range b) { return a.start < b.end && b.start < a.end; }
 
 static bool may_write_into(const rshi_bind_card *a, const rshi_bind_card *b) {
-    return touch(a->dst, b->src) || touch(a->dst, b->dst);
+    return ranges_overlap(a->dst, b->src) || ranges_overlap(a->dst, b->dst);
 }
 
 static bool any_pair(const rsh_comm *c) {
@@ -45,7 +45,7 @@ static bool any_pair(const rsh_comm *c) {
     return false;
 }
 
-/* Also where a rank's own parts lie between one another, which is looked at in vain. */
+/* May also report a rank whose own parts alternate in memory; the closer check then finds nothing. */
 static bool any_of_many(const rsh_comm *c) {
     rshi_extent *list = ((const rshi_comm_cache *)c->attached)->spans;
     for (int r = 0; r < c->size; r++) {
@@ -61,7 +61,7 @@ bool rshi_foreign_suspected(const rsh_comm *c) {
     return c->size <= FEW ? any_pair(c) : any_of_many(c);
 }
 
-/* ---- a closer look ---- */
+/* ---- comparing elements ---- */
 
 /* Parts of several ranks in one list. */
 typedef struct look {
@@ -86,12 +86,12 @@ static rsh_status add_part(look *l, const rsh_layout *layout, int rank, int64_t 
     return RSH_OK;
 }
 
-/* In the order of the table that the rank shows: sources first. */
+/* In the order of the rank's table: sources first. */
 static rsh_status add_rank(look *l, int rank) {
     rsh_comm *comm = l->e->comm;
     const rsh_plan *plan = l->e->plan;
     const rshi_shown_part *shown = comm->ops->reach(comm, rank, card_of(comm, rank)->table);
-    RSH_REQUIRE(shown, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", comm->rank, rank);
+    RSH_REQUIRE(shown, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank, rank);
     for (int dst = 0; dst < 2; dst++)
         for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++) {
             const rsh_layout *layout = dst ? rshi_plan_dst(plan, t) : rshi_plan_src(plan, t);
@@ -102,7 +102,7 @@ static rsh_status add_rank(look *l, int rank) {
     return RSH_OK;
 }
 
-static rsh_status compare(look *l) {
+static rsh_status compare_elements(look *l) {
     rshi_extent at[2];
     rshi_sharing sharing =
         rshi_extents_meet(l->extent, l->n, &(rshi_extent_owner){rshi_taken_part_lattice, l->part}, at);
@@ -122,7 +122,7 @@ rsh_status rshi_foreign_check(const rsh_exec *e) {
     rsh_status st = add_rank(&l, comm->rank);
     for (int r = 0; r < comm->size && !st; r++)
         if (r != comm->rank && may_write_into(card_of(comm, comm->rank), card_of(comm, r))) st = add_rank(&l, r);
-    if (!st) st = compare(&l);
+    if (!st) st = compare_elements(&l);
     rshi_free(l.part);
     rshi_free(l.extent);
     return st;

@@ -1,19 +1,19 @@
-/* Joint: every rank's share of a plan in one program, on memory of all ranks. */
+/* Joint: the shares of all ranks in one program, on memory of all ranks. */
 #include "shard/joint.h"
 
 #include "shard/binding.h"
 
-/* A joint program in the making. */
+/* A joint program under construction. */
 typedef struct joining {
     rshi_joint *j;
     const rsh_plan *plan;
     rsh_share **shares; /* owned, each: by rank */
     bool *meets;        /* owned: by rank, does it read others, or do others read it? */
-    rshi_location *src; /* owned: of the sources of the transfer at hand */
+    rshi_location *src; /* owned: of the sources of the current transfer */
     int64_t room;
 } joining;
 
-static void end(joining *w) {
+static void free_joining(joining *w) {
     for (int r = 0; w->shares && r < w->j->comm->size; r++) rsh_share_free(w->shares[r]);
     rshi_free(w->shares);
     rshi_free(w->meets);
@@ -34,7 +34,7 @@ void rshi_joint_free(rshi_joint *j) {
 static rsh_status reach_table(rshi_joint *j, int rank) {
     const rshi_bind_card *card = rshi_comm_card(j->comm, rank);
     j->parts[rank].table = j->comm->ops->reach(j->comm, rank, card->table);
-    RSH_REQUIRE(j->parts[rank].table, RSH_EUNSUP, "rank %d cannot reach the memory of rank %d", j->comm->rank, rank);
+    RSH_REQUIRE(j->parts[rank].table, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", j->comm->rank, rank);
     return RSH_OK;
 }
 
@@ -61,7 +61,7 @@ void rshi_joint_look_up(rshi_joint *j) {
 
 /* ---- moves ---- */
 
-static void note_meetings(joining *w, int rank) {
+static void mark_exchanging_ranks(joining *w, int rank) {
     const rsh_share *s = w->shares[rank];
     for (int64_t i = 0; i < s->nreceives; i++)
         for (int64_t k = 0; k < s->receives[i].nsrc; k++) {
@@ -77,12 +77,12 @@ static rsh_status take_shares(joining *w) {
     if (!w->shares || !w->meets) return rshi_nomem();
     for (int r = 0; r < size; r++) {
         RSH_TRY(rshi_plan_share(w->plan, r, RSHI_SENDS_NONE, &w->shares[r]));
-        note_meetings(w, r);
+        mark_exchanging_ranks(w, r);
     }
     return RSH_OK;
 }
 
-static rshi_location locate(const rshi_joint *j, int64_t tensor, const rsh_transfer_end *end) {
+static rshi_location locate_end(const rshi_joint *j, int64_t tensor, const rsh_transfer_end *end) {
     return rshi_parts_find(&j->parts[end->rank], tensor, end);
 }
 
@@ -90,15 +90,15 @@ static rsh_status add_moves(joining *w, const rsh_transfer *list, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
         RSH_TRY(RSHI_GROW(w->src, t->nsrc, &w->room));
-        for (int64_t k = 0; k < t->nsrc; k++) w->src[k] = locate(w->j, t->tensor, &t->src[k]);
-        rshi_location dst = locate(w->j, t->tensor, &t->dst);
+        for (int64_t k = 0; k < t->nsrc; k++) w->src[k] = locate_end(w->j, t->tensor, &t->src[k]);
+        rshi_location dst = locate_end(w->j, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&w->j->program, t, &dst, w->src));
     }
     return RSH_OK;
 }
 
-/* A rank that meets nobody is no member, and makes its moves itself. */
-static rsh_status compile(joining *w) {
+/* A rank that exchanges nothing with others is not a member, and makes its own moves. */
+static rsh_status compile_joint(joining *w) {
     RSH_TRY(number_parts(w->j, w->plan));
     RSH_TRY(take_shares(w));
     for (int r = 0; r < w->j->comm->size; r++) {
@@ -114,8 +114,8 @@ rsh_status rshi_joint_new(const rsh_plan *plan, rsh_comm *comm, rshi_joint **out
     if (!j) return rshi_nomem();
     j->comm = comm;
     joining w = {.j = j, .plan = plan};
-    rsh_status st = compile(&w);
-    end(&w);
+    rsh_status st = compile_joint(&w);
+    free_joining(&w);
     if (st) rshi_joint_free(j);
     else *out = j;
     return st;

@@ -1,17 +1,17 @@
-/* Lattice: questions about strided memory, answered by the elements.
+/* Lattice: decides questions about strided memory element by element.
  *
  * A common byte of two lattices is a solution of  c[0] x[0] + c[1] x[1] + ... in [lo, hi]  with 0 <= x[k] <= most[k]:
- * the one's strides and the other's, whose indices are counted from their ends.  A depth-first search from the largest
- * stride down leaves out what the smaller strides cannot reach and what their common divisor rules out.  Where strides
+ * the strides of both, with the indices of the second counted from their ends.  A depth-first search from the largest
+ * stride down skips values that the smaller strides cannot reach or that their common divisor excludes.  If strides
  * nest, as in all views of one dense array, hardly more than one value is left for each x. */
 #include "shard/lattice.h"
 
 #define MOST_TERMS (2 * RSH_MAX_NDIM)
-#define FARTHEST   (INT64_MAX / 4) /* distances that can be added and doubled */
+#define FARTHEST   (INT64_MAX / 4) /* distances up to this can be added and doubled */
 
 /* ---- canonical form ---- */
 
-static void insert(rshi_lattice *l, int64_t n, int64_t stride) {
+static void insert_dim(rshi_lattice *l, int64_t n, int64_t stride) {
     int at = l->nd++;
     for (; at > 0 && l->stride[at - 1] < stride; at--) {
         l->n[at] = l->n[at - 1];
@@ -21,17 +21,17 @@ static void insert(rshi_lattice *l, int64_t n, int64_t stride) {
     l->stride[at] = stride;
 }
 
-/* Does dim d go on where dim d + 1 ends? */
-static bool continues(const rshi_lattice *l, int d) {
+/* Does dim d continue where dim d + 1 ends? */
+static bool dim_continues(const rshi_lattice *l, int d) {
     int64_t inner = l->stride[d + 1];
     return inner && l->stride[d] % inner == 0 && l->stride[d] / inner == l->n[d + 1];
 }
 
-/* Dims that continue one another become one; the innermost becomes the run. */
-static void fuse(rshi_lattice *l) {
+/* Fuses dims that continue one another; the innermost becomes the run. */
+static void fuse_dims(rshi_lattice *l) {
     while (l->nd && l->stride[l->nd - 1] == l->run) l->run *= l->n[--l->nd];
     for (int d = l->nd - 2; d >= 0; d--)
-        if (continues(l, d)) {
+        if (dim_continues(l, d)) {
             l->n[d + 1] *= l->n[d];
             for (int k = d; k + 1 < l->nd; k++) l->n[k] = l->n[k + 1], l->stride[k] = l->stride[k + 1];
             l->nd--;
@@ -45,14 +45,14 @@ rshi_lattice rshi_lattice_of(const void *data, int64_t size, int nd, const int64
         if (shape[d] == 1) continue;
         int64_t stride = strides[d] * size;
         if (stride < 0) l.start -= (uintptr_t)((shape[d] - 1) * -stride);
-        insert(&l, shape[d], stride < 0 ? -stride : stride);
+        insert_dim(&l, shape[d], stride < 0 ? -stride : stride);
     }
-    fuse(&l);
+    fuse_dims(&l);
     return l;
 }
 
 /* Bytes from the first to one past the last. */
-static int64_t span(const rshi_lattice *l) {
+static int64_t lattice_span(const rshi_lattice *l) {
     int64_t bytes = l->run;
     for (int d = 0; d < l->nd; d++) bytes += (l->n[d] - 1) * l->stride[d];
     return bytes;
@@ -62,13 +62,13 @@ static int64_t span(const rshi_lattice *l) {
 
 typedef struct terms {
     int n;
-    int64_t c[MOST_TERMS], most[MOST_TERMS]; /* c > 0, not rising */
-    int64_t reach[MOST_TERMS + 1];           /* the largest sum of terms k and on */
-    int64_t divisor[MOST_TERMS];             /* of c[k] and on */
+    int64_t c[MOST_TERMS], most[MOST_TERMS]; /* c > 0, descending */
+    int64_t reach[MOST_TERMS + 1];           /* the largest sum of the terms from k on */
+    int64_t divisor[MOST_TERMS];             /* the greatest common divisor of c[k] and all after it */
     int64_t *steps;
 } terms;
 
-/* Equal strides are one term: a sum of two indices. */
+/* Equal strides are one term: the sum of two indices. */
 static void add_term(terms *t, int64_t c, int64_t most) {
     int at = 0;
     if (!c || most < 1) return;
@@ -102,23 +102,24 @@ static void finish_terms(terms *t) {
 /* For a > 0, rounded up. */
 static int64_t quotient_up(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
-/* Can terms k and on add up to something in [lo, hi]? */
-static rshi_sharing search(const terms *t, int k, int64_t lo, int64_t hi) {
+/* Can terms k and on add up to a value in [lo, hi]? */
+static rshi_sharing search_terms(const terms *t, int k, int64_t lo, int64_t hi) {
     if (hi < lo || hi < 0 || lo > t->reach[k]) return RSHI_APART;
-    if (lo <= 0 || hi >= t->reach[k]) return RSHI_SHARED; /* all indices 0, or all as large as can be */
+    if (lo <= 0 || hi >= t->reach[k]) return RSHI_SHARED; /* all indices 0, or all at their maximum */
     if (quotient_up(lo, t->divisor[k]) > hi / t->divisor[k]) return RSHI_APART;
     if (--*t->steps < 0) return RSHI_UNDECIDED;
     int64_t c = t->c[k], rest = lo - t->reach[k + 1];
     int64_t first = rest > 0 ? quotient_up(rest, c) : 0, last = rshi_min(t->most[k], hi / c);
     rshi_sharing found = RSHI_APART;
-    for (int64_t x = first; x <= last && found == RSHI_APART; x++) found = search(t, k + 1, lo - c * x, hi - c * x);
+    for (int64_t x = first; x <= last && found == RSHI_APART; x++)
+        found = search_terms(t, k + 1, lo - c * x, hi - c * x);
     return found;
 }
 
 rshi_sharing rshi_lattices_meet(const rshi_lattice *a, const rshi_lattice *b, int64_t *steps) {
     if (!a->run || !b->run) return RSHI_APART;
     if (a->start > b->start) return rshi_lattices_meet(b, a, steps);
-    int64_t sa = span(a), sb = span(b);
+    int64_t sa = lattice_span(a), sb = lattice_span(b);
     uintptr_t distance = b->start - a->start;
     if (distance >= (uintptr_t)sa) return RSHI_APART;
     if (sa > FARTHEST || sb > FARTHEST) return RSHI_UNDECIDED;
@@ -127,11 +128,11 @@ rshi_sharing rshi_lattices_meet(const rshi_lattice *a, const rshi_lattice *b, in
     for (int d = 0; d < b->nd; d++) add_term(&t, b->stride[d], b->n[d] - 1);
     finish_terms(&t);
     int64_t middle = (int64_t)distance + (sb - b->run); /* b's indices are counted from its last run */
-    return search(&t, 0, middle - (a->run - 1), middle + (b->run - 1));
+    return search_terms(&t, 0, middle - (a->run - 1), middle + (b->run - 1));
 }
 
-/* Does every stride reach beyond all that is inside it? */
-static bool nests(const rshi_lattice *a) {
+/* Is every stride at least as large as everything inside it? */
+static bool strides_nest(const rshi_lattice *a) {
     int64_t inside = a->run;
     for (int d = a->nd - 1; d >= 0; d--) {
         if (a->stride[d] < inside) return false;
@@ -140,7 +141,7 @@ static bool nests(const rshi_lattice *a) {
     return true;
 }
 
-/* Two indices that differ first in dim d: by 1 to n[d] - 1 there, by anything in the dims inside it. */
+/* Searches two indices that differ first in dim d: by 1 to n[d] - 1 there, and by anything in the inner dims. */
 static rshi_sharing folds_from(const rshi_lattice *a, int d, int64_t *steps) {
     terms t = {.steps = steps};
     int64_t middle = -a->stride[d];
@@ -150,15 +151,15 @@ static rshi_sharing folds_from(const rshi_lattice *a, int d, int64_t *steps) {
         middle += (a->n[k] - 1) * a->stride[k];
     }
     finish_terms(&t);
-    return search(&t, 0, middle - (a->run - 1), middle + (a->run - 1));
+    return search_terms(&t, 0, middle - (a->run - 1), middle + (a->run - 1));
 }
 
 rshi_sharing rshi_lattice_folds(const rshi_lattice *a, int64_t *steps) {
     rshi_sharing found = RSHI_APART;
     if (!a->run) return RSHI_APART;
     if (a->nd && !a->stride[a->nd - 1]) return RSHI_SHARED;
-    if (nests(a)) return RSHI_APART;
-    if (span(a) > FARTHEST) return RSHI_UNDECIDED;
+    if (strides_nest(a)) return RSHI_APART;
+    if (lattice_span(a) > FARTHEST) return RSHI_UNDECIDED;
     for (int d = a->nd - 1; d >= 0 && found == RSHI_APART; d--) found = folds_from(a, d, steps);
     return found;
 }

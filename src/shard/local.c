@@ -1,9 +1,9 @@
-/* Local: every rank's move inside one caller, on memory that it holds all of. */
+/* Local: the moves of all ranks by one caller, who holds the memory of all parts. */
 #include "shard/memory.h"
 #include "shard/program.h"
 
-#define AT_ONCE 16 /* slabs that a worker takes, at most */
-#define TURNS   16 /* that each worker has, at least, where there are enough slabs */
+#define AT_ONCE 16 /* slabs that a worker takes at a time, at most */
+#define TASKS_EACH   16 /* tasks per worker, at least, if there are enough slabs */
 
 /* Parts of one side of one tensor: first[i] is the number of the i-th rank's first part. */
 typedef struct side {
@@ -19,7 +19,7 @@ struct rsh_local_exec {
     rshi_taken_part *part; /* owned, by number: all sources, then all destinations */
     char **base;     /* owned, by number */
     int64_t nparts;
-    char *scratch;   /* owned: where ranks combine for their nodes, tensor after tensor, rank after rank */
+    char *scratch;   /* owned: where ranks combine for their nodes, by tensor, then by rank */
     int64_t scratch_bytes;
     const int64_t *rank; /* borrowed from the plan, while it is bound: its ranks, ascending */
     int64_t nranks;
@@ -43,7 +43,7 @@ static int64_t count_scratch(const rsh_plan *plan) {
     return rshi_plan_has_scratch(plan) ? rsh_plan_ntensors(plan) * rsh_plan_nranks(plan) : 0;
 }
 
-/* Sources of all tensors first, then destinations. */
+/* Numbers the sources of all tensors first, then the destinations. */
 static rsh_status number_sides(rsh_local_exec *l, const rsh_plan *plan) {
     int64_t n = rsh_plan_ntensors(plan);
     l->nsides = 2 * n;
@@ -56,13 +56,13 @@ static rsh_status number_sides(rsh_local_exec *l, const rsh_plan *plan) {
     return l->part && l->base ? RSH_OK : rshi_nomem();
 }
 
-/* ---- scratch: numbered behind the parts, tensor after tensor, by the rank's place among the plan's ---- */
+/* ---- scratch: numbered after the parts, by tensor, then by the rank's index among the plan's ---- */
 
 static int64_t scratch_number(const rsh_local_exec *l, int64_t tensor, int64_t rank) {
     return l->nparts + tensor * l->nranks + rshi_find(l->rank, l->nranks, sizeof *l->rank, rank);
 }
 
-/* Where each rank's begins, in bytes, as an address from NULL on; and all bytes. */
+/* Computes the offset of each rank's scratch, stored as an address relative to NULL, and the total size. */
 static rsh_status place_scratch(rsh_local_exec *l, const rsh_plan *plan) {
     for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)
         for (int64_t i = 0; i < l->nranks; i++) {
@@ -86,7 +86,7 @@ static rsh_status take_scratch(rsh_local_exec *l, const rsh_plan *plan) {
     return RSH_OK;
 }
 
-/* Number `skip` is the first that `memory` lists. */
+/* `memory` begins with part number `skip`. */
 static rsh_status take_side(rsh_local_exec *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst,
                             rshi_extent *extent) {
     for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
@@ -100,7 +100,7 @@ static rsh_status take_side(rsh_local_exec *l, const side *s, const rsh_memory *
     return RSH_OK;
 }
 
-static rsh_status take_memory(rsh_local_exec *l, const rsh_memory *src, const rsh_memory *dst) {
+static rsh_status take_all_memory(rsh_local_exec *l, const rsh_memory *src, const rsh_memory *dst) {
     int64_t nsrc = l->nsides ? l->sides[1].first[0] : 0;
     rshi_extent *extent = rshi_calloc((size_t)l->nparts, sizeof *extent);
     rsh_status st = extent ? RSH_OK : rshi_nomem();
@@ -111,7 +111,7 @@ static rsh_status take_memory(rsh_local_exec *l, const rsh_memory *src, const rs
     return st;
 }
 
-static rshi_location find(const rsh_local_exec *l, int64_t tensor, const rsh_transfer_end *end) {
+static rshi_location find_location(const rsh_local_exec *l, int64_t tensor, const rsh_transfer_end *end) {
     static const int64_t dense[1] = {1};
     if (end->in_scratch) return (rshi_location){scratch_number(l, tensor, end->rank), dense};
     const side *s = &l->sides[2 * tensor + end->in_dst];
@@ -119,7 +119,7 @@ static rshi_location find(const rsh_local_exec *l, int64_t tensor, const rsh_tra
     return (rshi_location){number, l->part[number].memory.strides};
 }
 
-/* Where the sources of the transfer at hand lie. */
+/* The locations of the sources of the current transfer. */
 typedef struct sources {
     rshi_location *at; /* owned */
     int64_t room;
@@ -129,14 +129,14 @@ static rsh_status add_transfers(rsh_local_exec *l, const rsh_transfer *list, int
     for (int64_t i = 0; i < n; i++) {
         const rsh_transfer *t = &list[i];
         RSH_TRY(RSHI_GROW(src->at, t->nsrc, &src->room));
-        for (int64_t k = 0; k < t->nsrc; k++) src->at[k] = find(l, t->tensor, &t->src[k]);
-        rshi_location dst = find(l, t->tensor, &t->dst);
+        for (int64_t k = 0; k < t->nsrc; k++) src->at[k] = find_location(l, t->tensor, &t->src[k]);
+        rshi_location dst = find_location(l, t->tensor, &t->dst);
         RSH_TRY(rshi_program_add(&l->program, t, &dst, src->at));
     }
     return RSH_OK;
 }
 
-/* The share of every rank, one after the other. */
+/* Adds the share of every rank, one after the other. */
 static rsh_status add_shares(rsh_local_exec *l, const rsh_plan *plan) {
     sources src = {0};
     int64_t n;
@@ -153,7 +153,7 @@ static rsh_status add_shares(rsh_local_exec *l, const rsh_plan *plan) {
     return st;
 }
 
-static rsh_status compile(rsh_local_exec *l, const rsh_plan *plan) {
+static rsh_status compile_local(rsh_local_exec *l, const rsh_plan *plan) {
     RSH_TRY(add_shares(l, plan));
     RSH_TRY(rshi_program_finish(&l->program, 1));
     size_t workers = l->pool ? (size_t)rsh_pool_size(l->pool) : 1;
@@ -172,9 +172,9 @@ rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_m
     l->pool = pool;
     l->rank = rshi_plan_ranks(plan, &l->nranks);
     RSH_GOTO(number_sides(l, plan));
-    RSH_GOTO(take_memory(l, src, dst));
+    RSH_GOTO(take_all_memory(l, src, dst));
     RSH_GOTO(take_scratch(l, plan));
-    RSH_GOTO(compile(l, plan));
+    RSH_GOTO(compile_local(l, plan));
     *out = l;
     l = NULL;
 out:
@@ -197,10 +197,10 @@ static void run_slabs(void *ctx, int64_t i, int worker) {
 
 rsh_status rsh_local_exec_run(rsh_local_exec *l) {
     RSH_NEEDS(l);
-    int64_t turns = TURNS * (l->pool ? rsh_pool_size(l->pool) : 1);
+    int64_t tasks = TASKS_EACH * (l->pool ? rsh_pool_size(l->pool) : 1);
     for (int s = 0; s < RSHI_STAGES; s++) {
         stage now = {l, l->program.stage_start[s], l->program.stage_start[s + 1], 1};
-        now.at_once = rshi_max(1, rshi_min((now.end - now.start) / turns, AT_ONCE));
+        now.at_once = rshi_max(1, rshi_min((now.end - now.start) / tasks, AT_ONCE));
         int64_t n = rshi_ceil_div(now.end - now.start, now.at_once);
         if (l->pool)
             rsh_pool_run(l->pool, n, run_slabs, &now);

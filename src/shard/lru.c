@@ -36,7 +36,7 @@ void rshi_lru_use(rshi_lru *t, rshi_lru_entry *e) {
     link_newest(t, e);
 }
 
-/* ---- adding and forgetting ---- */
+/* ---- adding and removing ---- */
 
 static rsh_status make_buckets(rshi_lru *t) {
     if (t->bucket) return RSH_OK;

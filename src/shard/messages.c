@@ -1,23 +1,23 @@
-/* Messages: which one is sent and received when.
+/* Messages: the order in which they are sent and received.
  *
- * All messages of a plan have a place in one order that every rank knows its share of: order of the stream (stages
- * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window's worth at once, as
- * far as its buffer has room and the stages before are complete here; and it expects messages in this order, ahead as
- * far as the other buffer has room for whole rounds.  Both buffers are given back in the same order.
+ * All messages of a plan have a position in one order, of which every rank knows its part: order of the stream (stages
+ * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window at once, as far as
+ * its buffer has room and the stages before are complete on it.  It expects messages in this order, as far ahead as the
+ * other buffer has room for whole rounds.  Both buffers are released in the same order.
  *
- * Nobody waits in a circle: take the first of all messages, over all ranks, that has not arrived.  Everything that its
- * sender sent before has arrived, so the sender has room for it, and everything of earlier stages has arrived
- * everywhere, so that stages complete and it may be sent.  Everything that its receiver expects before has arrived, so
- * it can be unpacked and makes room: the message is expected, or about to be.  A message has arrived when it lies at
- * the receiver, not when it is combined with others; otherwise two reductions could wait for one another's
- * contributions. Messages of equal place have different senders and different receivers.  Who holds a message back has
- * others on their way that did not arrive: so the sender of the first of all does not.
+ * This cannot deadlock.  Consider the first message, over all ranks, that has not arrived.  Everything that its sender
+ * sent before has arrived, so the sender has room for it.  Everything of earlier stages has arrived everywhere, so
+ * stages complete and it may be sent.  Everything that its receiver expects before has arrived, so it can be unpacked
+ * and makes room: the message is expected, or about to be.  A message counts as arrived when it is at the receiver, not
+ * when it is combined with others; otherwise two reductions could wait for each other's contributions.  Messages of
+ * equal position have different senders and different receivers.  A rank that holds a message back has others in
+ * progress that have not arrived, so the sender of the first message does not hold it back.
  *
- * Between nodes a message may be impossible to stop once it has begun.  So it always lies in a buffer, never in the
- * caller's memory, and after a failure a buffer that the wire still uses stays for as long as the process.
+ * Between nodes a message may be impossible to stop once it has begun.  So it is always in a buffer, never in the
+ * caller's memory, and after a failure a buffer that the wire still uses stays allocated until the process ends.
  *
- * Where a rank sleeps until something comes it waits for the earlier of two: the oldest that it has on its way, and the
- * next that it expects.  By the same argument one of them all can go on. */
+ * A rank that sleeps waits for the earlier of two messages: the oldest that it is sending, and the next that it
+ * expects.  By the same argument at least one rank can always continue. */
 #include "shard/messages.h"
 
 #include "shard/channel.h"
@@ -25,29 +25,28 @@
 
 #include <sched.h>
 
-#define GRACE 0.2  /* seconds that messages between nodes have to leave, or to stop, after a failure */
-#define A_LOOK 0.05 /* of them that count between two looks, at most: this process may have been suspended */
-#define ALIGN 16   /* bytes: where messages begin in a buffer */
+#define GRACE 0.2  /* seconds that messages between nodes have to complete, or to stop, after a failure */
+#define A_LOOK 0.05 /* seconds counted between two polls, at most: this process may have been suspended */
+#define ALIGN 16   /* bytes: alignment of messages in a buffer */
 
-/* A buffer that is taken and given back in turn.  Positions only rise; a block at position p lies at p modulo `size`
- * and is never split. */
+/* A ring buffer.  Positions only increase; a block at position p is at offset p modulo `size` and is never split. */
 typedef struct ring {
     int64_t size, head, tail;
 } ring;
 
-/* A message on its way out. */
+/* A message that is being sent. */
 typedef struct outgoing {
     rshi_pending pending;
-    int64_t end; /* the ring's head behind it */
+    int64_t end; /* the ring's head after it */
     int64_t order, round;
     int shift;
 } outgoing;
 
-/* A round of a stream that is expected: a message of each contributor. */
+/* An expected round of a stream: a message of each contributor. */
 typedef struct incoming {
     const rshi_stream *stream;
     rshi_packet packet;
-    char *messages; /* they lie here, `apart` bytes from one another */
+    char *messages; /* where they arrive, `apart` bytes from one another */
     int64_t apart, end;
     int64_t arrived;      /* contributors, in their order */
     rshi_pending *pending; /* most_shifts */
@@ -58,15 +57,15 @@ struct rshi_messages {
     rshi_streams streams;
     rshi_channels channels;
     int *channel_of; /* owned, by rank */
-    char *buffer;     /* owned: where messages arrive */
+    char *buffer;     /* owned: for incoming messages */
     ring to_send, to_take;
     rshi_pending *pending; /* owned */
-    /* Both are queues: number i is at i modulo RSHI_WINDOW. */
+    /* Both are queues: number i is at index i modulo RSHI_WINDOW. */
     outgoing out[RSHI_WINDOW];
     int64_t out_first, out_end;
     incoming in[RSHI_WINDOW];
     int64_t in_first, in_end;
-    bool carries;              /* packing took along, last time, some of what had come */
+    bool carries;              /* while packing the last message, a part of an incoming one was copied too */
     int64_t next_out, next_in; /* the stream to send from, and to expect from, next; streams.n: none */
 };
 
@@ -112,7 +111,7 @@ static rsh_status open_channels(rshi_messages *m, const rsh_plan *plan) {
     return st;
 }
 
-static rsh_status take_memory(rshi_messages *m, const rsh_plan *plan) {
+static rsh_status alloc_buffers(rshi_messages *m, const rsh_plan *plan) {
     m->to_send.size = rshi_plan_send_bytes(plan);
     m->to_take.size = rshi_plan_recv_bytes(plan);
     m->channel_of = rshi_calloc((size_t)m->comm->size, sizeof *m->channel_of);
@@ -135,7 +134,7 @@ rsh_status rshi_messages_new(const rsh_plan *plan, const rsh_share *share, rsh_c
     if (!m->streams.n) goto out;
     RSH_GOTO(rshi_plan_messages_fit(plan));
     RSH_GOTO(open_channels(m, plan));
-    RSH_GOTO(take_memory(m, plan));
+    RSH_GOTO(alloc_buffers(m, plan));
     *out = m;
     m = NULL;
 out:
@@ -166,7 +165,7 @@ static void cancel_pending(rshi_messages *m, rshi_pending *l, int64_t *left) {
     else ++*left;
 }
 
-/* Give up what is on its way between nodes; how many cannot be stopped. */
+/* Cancels messages between nodes; returns the number that cannot be stopped. */
 static int64_t cancel_far(rshi_messages *m) {
     int64_t left = 0;
     for (int64_t i = m->out_first; i < m->out_end; i++) cancel_pending(m, &out_at(m, i)->pending, &left);
@@ -188,7 +187,7 @@ void rshi_messages_free(rshi_messages *m) {
 
 /* ---- sending ---- */
 
-/* The first stream at or after i that has something left to send; `within`: of that order only. */
+/* The first stream at or after i that has something left to send; `within`: only of that order. */
 static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
     const rshi_stream *list = m->streams.list;
     for (; i < m->streams.n && (within < 0 || list[i].order == within); i++)
@@ -196,7 +195,7 @@ static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
     return -1;
 }
 
-/* Streams of one order take turns; then comes the next order. */
+/* Streams of one order alternate; then comes the next order. */
 static void advance_out(rshi_messages *m) {
     int64_t order = m->streams.list[m->next_out].order, start = m->next_out;
     int64_t next = find_out(m, m->next_out + 1, order);
@@ -208,7 +207,7 @@ static void advance_out(rshi_messages *m) {
     m->next_out = next < 0 ? m->streams.n : next;
 }
 
-static rsh_status let_go(rshi_messages *m, bool *moved) {
+static rsh_status release_sent(rshi_messages *m, bool *moved) {
     while (m->out_first < m->out_end) {
         outgoing *o = out_at(m, m->out_first);
         bool gone;
@@ -221,8 +220,8 @@ static rsh_status let_go(rshi_messages *m, bool *moved) {
     return RSH_OK;
 }
 
-/* The next message, packed.  NULL: there is no room. */
-static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_aside *aside,
+/* Packs the next message.  NULL: there is no room. */
+static const char *pack_next(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_aside *aside,
                               rshi_packet *p) {
     rshi_stream_next(&m->streams, stream, base, p);
     int64_t at = ring_take(&m->to_send, p->bytes);
@@ -234,9 +233,10 @@ static const char *make_ready(rshi_messages *m, rshi_stream *stream, char *const
     return m->channels.buffer + at;
 }
 
-/* Packing reads memory and taking writes it: done together they are faster.  So where packing takes along what has
- * come, and nothing has, the last place in the buffer is left for a message that will go with the next that comes. */
-static bool is_held(const rshi_messages *m, const rshi_stream *stream, const rshi_aside *aside) {
+/* Packing reads memory and unpacking writes it, so they are faster when interleaved.  If packing could be interleaved
+ * with an incoming message but none has arrived, the last place in the buffer is kept free for a message that will be
+ * packed together with the next arrival. */
+static bool should_hold_back(const rshi_messages *m, const rshi_stream *stream, const rshi_aside *aside) {
     int64_t room = m->to_send.size - (m->to_send.head - m->to_send.tail);
     bool more_comes = m->in_first < m->in_end, others_are_out = m->out_first < m->out_end;
     return m->carries && !aside->left && more_comes && others_are_out && room < 2 * stream->slot;
@@ -248,8 +248,8 @@ static rsh_status send_one(rshi_messages *m, int stage, char *const *base, rshi_
     rshi_channel *to = channel_to(m, receiver(m, stream));
     rshi_packet p;
     size_t left = aside->left;
-    if (stream->stage > stage || (to->near && is_held(m, stream, aside))) return RSH_OK;
-    const char *data = make_ready(m, stream, base, aside, &p);
+    if (stream->stage > stage || (to->near && should_hold_back(m, stream, aside))) return RSH_OK;
+    const char *data = pack_next(m, stream, base, aside, &p);
     if (!data) return RSH_OK;
     if (left) m->carries = aside->left < left;
     outgoing *o = out_at(m, m->out_end);
@@ -268,8 +268,8 @@ static int64_t find_in(const rshi_messages *m, int64_t i) {
     return i;
 }
 
-/* Where the next round will lie; false: there is no room yet. */
-static bool make_room(rshi_messages *m, rshi_stream *stream, char *const *base, incoming *r) {
+/* Finds the place for the next round; false: there is no room yet. */
+static bool place_next_round(rshi_messages *m, rshi_stream *stream, char *const *base, incoming *r) {
     *r = (incoming){.stream = stream, .pending = r->pending};
     rshi_stream_next(&m->streams, stream, base, &r->packet);
     r->apart = rshi_min(stream->slot, rshi_ceil_div(r->packet.bytes, ALIGN) * ALIGN);
@@ -289,7 +289,7 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
     while (m->next_in < m->streams.n && m->in_end - m->in_first < RSHI_WINDOW) {
         rshi_stream *stream = &m->streams.list[m->next_in];
         incoming *r = in_at(m, m->in_end);
-        if (!make_room(m, stream, base, r)) return RSH_OK;
+        if (!place_next_round(m, stream, base, r)) return RSH_OK;
         m->in_end++;
         for (int64_t k = 0; k < stream->nshifts; k++) r->pending[k].channel = NULL;
         size_t footprint = r->packet.whole ? m->streams.footprint : 0;
@@ -301,8 +301,8 @@ static rsh_status expect_more(rshi_messages *m, char *const *base) {
     return RSH_OK;
 }
 
-/* Messages of the oldest round, and when it is complete, its elements into place. */
-static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool *moved) {
+/* Receives messages of the oldest round, and unpacks them when it is complete. */
+static rsh_status receive_round(rshi_messages *m, int stage, char *const *base, bool *moved) {
     if (m->in_first == m->in_end) return RSH_OK;
     incoming *r = in_at(m, m->in_first);
     for (; r->arrived < r->stream->nshifts; r->arrived++) {
@@ -312,7 +312,7 @@ static rsh_status take_one(rshi_messages *m, int stage, char *const *base, bool 
         RSH_TRY(rshi_pending_take(&m->channels, &r->pending[r->arrived]));
         *moved = true;
     }
-    if (r->stream->stage > stage) return RSH_OK; /* what they may be combined with is not there yet */
+    if (r->stream->stage > stage) return RSH_OK; /* the elements to combine them with are not there yet */
     if (!r->packet.whole) rshi_packet_unpack(&m->streams, r->stream, &r->packet, base, r->messages, r->apart);
     ring_give(&m->to_take, r->end);
     m->in_first++;
@@ -329,8 +329,8 @@ void rshi_messages_begin(rshi_messages *m) {
     m->next_in = find_in(m, 0);
 }
 
-/* What has come and goes past the caches to where it belongs: packing, which waits for memory to read, takes it along,
- * which waits for memory to write.  NULL: there is no such message. */
+/* Finds a message that has arrived and will be written with streaming stores: it is copied while the next message is
+ * packed, because one waits for writes and the other for reads.  NULL: none. */
 static rsh_status find_aside(rshi_messages *m, rshi_aside **aside) {
     incoming *r = m->in_first < m->in_end ? in_at(m, m->in_first) : NULL;
     if (!r || !r->packet.whole || !rshi_copy_is_large(m->streams.footprint)) return RSH_OK;
@@ -343,10 +343,10 @@ static rsh_status find_aside(rshi_messages *m, rshi_aside **aside) {
 rsh_status rshi_messages_step(rshi_messages *m, int stage, char *const *base, bool *moved) {
     rshi_aside none = {0}, *aside = &none;
     RSH_TRY(expect_more(m, base));
-    RSH_TRY(let_go(m, moved));
+    RSH_TRY(release_sent(m, moved));
     RSH_TRY(find_aside(m, &aside));
     RSH_TRY(send_one(m, stage, base, aside, moved));
-    return take_one(m, stage, base, moved);
+    return receive_round(m, stage, base, moved);
 }
 
 bool rshi_messages_received(const rshi_messages *m, int stage) {
@@ -359,7 +359,7 @@ bool rshi_messages_done(const rshi_messages *m) {
            m->next_in == m->streams.n;
 }
 
-/* Is the oldest message on its way before the next that is expected? */
+/* Does the oldest outgoing message precede the next expected one? */
 static bool out_is_first(rshi_messages *m) {
     if (m->out_first == m->out_end || m->in_first == m->in_end) return m->out_first < m->out_end;
     const outgoing *o = out_at(m, m->out_first);
@@ -384,25 +384,25 @@ int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
     return n;
 }
 
-/* Some time for what is on its way to other nodes: its receivers may be well. */
-static void let_go_far(rshi_messages *m, outgoing *o, rshi_watch *waited) {
+/* Gives messages to other nodes some time, because their receivers may still be running. */
+static void wait_for_far(rshi_messages *m, outgoing *o, rshi_watch *waited) {
     bool gone = false;
     while (!gone && rshi_watch_look(waited, A_LOOK) < GRACE)
         if (rshi_pending_is_gone(&m->channels, &o->pending, &gone)) break;
     if (gone) o->pending.channel = NULL;
 }
 
-/* What cannot be stopped stays in the queues, for rshi_messages_free to ask again. */
-void rshi_messages_give_up(rshi_messages *m, rshi_linger *linger) {
+/* Messages that cannot be stopped stay in the queues; rshi_messages_free tries again. */
+void rshi_messages_give_up(rshi_messages *m, rshi_reader_wait *readers) {
     rshi_watch waited = {0};
     for (int64_t i = m->in_first; i < m->in_end; i++)
         for (int64_t k = 0; k < in_at(m, i)->arrived; k++) in_at(m, i)->pending[k].channel = NULL;
     for (int64_t i = m->out_first; i < m->out_end; i++) {
         outgoing *o = out_at(m, i);
         if (o->pending.channel->near)
-            rshi_pending_linger(&o->pending, linger);
+            rshi_pending_await_reader(&o->pending, readers);
         else
-            let_go_far(m, o, &waited);
+            wait_for_far(m, o, &waited);
     }
     int64_t left = cancel_far(m);
     for (; left && rshi_watch_look(&waited, A_LOOK) < GRACE; left = cancel_far(m)) sched_yield();

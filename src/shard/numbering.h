@@ -1,30 +1,30 @@
-/* numbering: the parts of one rank, tensor after tensor, sources first, with their strides; and
- * behind them the scratch in which it combines for its node. */
+/* numbering: the parts of one rank, by tensor, sources first, with their strides; and after them
+ * the scratch in which it combines for its node. */
 #ifndef RESHARD_SHARD_NUMBERING_H
 #define RESHARD_SHARD_NUMBERING_H
 
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-/* What a rank shows its peers of each of its parts: where it lies, and its element strides. */
+/* The published data of a part: its handle and its element strides. */
 typedef struct rshi_shown_part {
     rshi_handle data;
     int64_t strides[RSH_MAX_NDIM];
 } rshi_shown_part;
 
-/* Why a rank refuses the run at hand, for its peers to read; lies in front of its parts. */
+/* Why a rank refused the current run, for its peers to read; stored in front of its parts. */
 typedef struct rshi_refusal {
     int64_t status;
     char detail[RSHI_DETAIL_BYTES];
 } rshi_refusal;
-_Static_assert(sizeof(rshi_refusal) % _Alignof(rshi_shown_part) == 0, "parts lie behind it");
+_Static_assert(sizeof(rshi_refusal) % _Alignof(rshi_shown_part) == 0, "parts are stored behind it");
 
 static inline rshi_refusal *rshi_refusal_of(const rshi_shown_part *table) {
     return (rshi_refusal *)(uintptr_t)table - 1;
 }
 
-/* Where an end of a transfer lies: the number of its part, by which a run looks up the address, and
- * the element strides of the part. */
+/* The location of an end of a transfer: the number of its part, by which a run looks up the
+ * address, and the element strides of the part. */
 typedef struct rshi_location {
     int64_t part;
     const int64_t *strides;
@@ -34,13 +34,13 @@ typedef struct rshi_parts {
     int64_t ntensors;
     int64_t nsrc, ndst;
     int64_t nscratch; /* one for each tensor, or 0 if the plan has none */
-    int64_t number; /* of the first part, among all that whoever runs knows */
+    int64_t number; /* of the first part, among all parts of the run */
     int64_t *first; /* [2 * ntensors + 2]: per tensor the first of its sources (0..n), and of its
                        destinations (n+1..2n+1); counted from 0 */
     const rshi_shown_part *table; /* by entry */
 } rshi_parts;
 
-/* Count the parts of `rank`; `first` points to room for 2 * ntensors + 2 numbers. */
+/* Counts the parts of `rank`; `first` has room for 2 * ntensors + 2 numbers. */
 static inline void rshi_parts_count(rshi_parts *p, const rsh_plan *plan, int64_t rank,
                                     int64_t *first) {
     int64_t n = rsh_plan_ntensors(plan), next = 0;
@@ -70,7 +70,7 @@ static inline int64_t rshi_parts_entry(const rshi_parts *p, bool dst, int64_t te
     return p->first[dst ? p->ntensors + 1 + tensor : tensor] + part;
 }
 
-/* Where an end of a transfer of a tensor lies. */
+/* The location of an end of a transfer of a tensor. */
 static inline rshi_location rshi_parts_find(const rshi_parts *p, int64_t tensor,
                                             const rsh_transfer_end *end) {
     int64_t entry = end->in_scratch ? p->nsrc + p->ndst + tensor

@@ -1,14 +1,14 @@
-/* Packet: what comes next in a stream and fits into one message, packed or unpacked.
+/* Packet: the next part of a stream that fits into one message, packed or unpacked.
  *
- * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the dims
- * inside of that are taken whole. */
+ * A task is packed row by row.  It is cut along the outermost dim whose single steps fit into a message; the inner dims
+ * are packed whole. */
 #include "shard/streams.h"
 
-/* A slab that travels: one of an item's tasks, and where it lies in the message. */
+/* A slab in a message: its task, and its position in the message. */
 typedef struct packed_slab {
     const rshi_stream_item *item;
     const rshi_task *task;
-    rshi_slab slab; /* `dst` is not used: slabs travel in the order of the stream */
+    rshi_slab slab; /* `dst` is not used: slabs are sent in the order of the stream */
     int64_t at;     /* bytes from the start of the message */
 } packed_slab;
 
@@ -27,7 +27,7 @@ static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     return d;
 }
 
-static void go_past(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c,
+static void advance_cursor(const rshi_streams *streams, const rshi_stream *stream, const packed_slab *c,
                     rshi_stream_cursor *p) {
     int64_t outer = 1;
     for (int d = 0; d < c->slab.first; d++) outer *= c->task->move.n[d];
@@ -40,8 +40,8 @@ static void go_past(const rshi_streams *streams, const rshi_stream *stream, cons
     if (++p->item < stream->last) p->task = streams->items[p->item].first;
 }
 
-/* The next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream has
- * ended. */
+/* Finds the next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream
+ * has ended. */
 static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_stream_cursor *p, int64_t *used,
                       packed_slab *c) {
     if (p->item == stream->last) return false;
@@ -54,21 +54,21 @@ static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rs
     if (n <= 0) return false;
     c->slab = (rshi_slab){.task = p->task, .outer = p->outer, .i0 = p->at, .i1 = p->at + n, .first = d};
     *used = c->at + n * step;
-    go_past(streams, stream, c, p);
+    advance_cursor(streams, stream, c, p);
     return true;
 }
 
 /* ---- moving ---- */
 
-/* Strides of the slab's dims, and the bytes from the task's first element to the slab's. */
-static int64_t lay_strides(const packed_slab *c, const int64_t *strides, int64_t *out) {
+/* Writes the strides of the slab's dims; returns the bytes from the task's first element to the slab's. */
+static int64_t slab_strides(const packed_slab *c, const int64_t *strides, int64_t *out) {
     const rshi_move *m = &c->task->move;
     const rshi_slab *s = &c->slab;
     for (int d = s->first; d < m->nd; d++) out[d - s->first] = strides[d];
     return s->i0 * strides[s->first] + rshi_outer_offset(m, strides, s->first, s->outer);
 }
 
-static void lay_packed(const rshi_move *m, int64_t size, int64_t *out) {
+static void packed_strides(const rshi_move *m, int64_t size, int64_t *out) {
     for (int d = m->nd - 1; d >= 0; d--) {
         out[d] = size;
         size *= m->n[d];
@@ -83,21 +83,21 @@ static rshi_move move_of(const packed_slab *c) {
     return m;
 }
 
-/* The slab in this rank's own memory, as a sender and as a receiver; strides of its dims into `strides`. */
+/* Finds the slab in this rank's own memory, as a sender and as a receiver; writes the strides of its dims. */
 static char *find_source(const rshi_streams *streams, const packed_slab *c, char *const *base, int64_t *strides) {
     int64_t number = c->task->first_source + c->item->own;
     const rshi_source *s = &streams->out.sources[number];
-    return base[s->part] + s->offset + lay_strides(c, streams->out.strides + number * RSHI_MOVE_DIMS, strides);
+    return base[s->part] + s->offset + slab_strides(c, streams->out.strides + number * RSHI_MOVE_DIMS, strides);
 }
 
 static char *find_destination(const packed_slab *c, char *const *base, int64_t *strides) {
     const rshi_task *t = c->task;
-    return base[t->part] + t->offset + lay_strides(c, t->move.ds, strides);
+    return base[t->part] + t->offset + slab_strides(c, t->move.ds, strides);
 }
 
 /* ---- cutting ---- */
 
-/* Do elements of these strides lie as they are packed? */
+/* Are elements with these strides in packed order? */
 static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) {
     for (int d = m->nd - 1; d >= 0; d--) {
         if (m->n[d] > 1 && strides[d] != size) return false;
@@ -106,7 +106,7 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* Where the slab belongs just as it travels, or NULL. */
+/* The destination of the slab if it needs no unpacking, or NULL. */
 static char *find_whole(const packed_slab *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
@@ -132,7 +132,7 @@ void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p) {
 
 /* ---- packing ---- */
 
-static void pack(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message,
+static void pack_slab(const rshi_streams *streams, const packed_slab *c, char *const *base, char *message,
                  rshi_aside *aside) {
     int64_t strides[RSHI_MOVE_DIMS];
     rshi_move m = move_of(c);
@@ -141,7 +141,7 @@ static void pack(const rshi_streams *streams, const packed_slab *c, char *const 
     m.from = c->task->move.from;
     m.to = c->item->wire;
     m.aside = streams->cold ? aside : NULL;
-    lay_packed(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
+    packed_strides(&m, (int64_t)rsh_dtype_size(m.to), m.ds);
     const char *src = find_source(streams, c, base, strides);
     rshi_move_prepare(&m, 0);
     rshi_move_run(&m, 0, 0, m.n[0], message + c->at, &src);
@@ -152,21 +152,21 @@ void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, co
     rshi_stream_cursor at = p->from;
     int64_t used = 0;
     packed_slab c;
-    while (next_slab(streams, stream, &at, &used, &c)) pack(streams, &c, base, message, aside);
+    while (next_slab(streams, stream, &at, &used, &c)) pack_slab(streams, &c, base, message, aside);
 }
 
-/* One source of a slab that arrives: a message, or this rank's own memory. */
-static const char *lay_source(const rshi_streams *streams, const packed_slab *c, const rshi_move *m, int i,
+/* One source of an incoming slab: a message, or this rank's own memory. */
+static const char *incoming_source(const rshi_streams *streams, const packed_slab *c, const rshi_move *m, int i,
                               char *const *base, const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = streams->strides + (int64_t)i * RSHI_MOVE_DIMS;
     const rshi_source *s = &streams->in.sources[number];
     if (s->part >= 0)
-        return base[s->part] + s->offset + lay_strides(c, streams->in.strides + number * RSHI_MOVE_DIMS, strides);
-    lay_packed(m, (int64_t)rsh_dtype_size(m->from), strides);
+        return base[s->part] + s->offset + slab_strides(c, streams->in.strides + number * RSHI_MOVE_DIMS, strides);
+    packed_strides(m, (int64_t)rsh_dtype_size(m->from), strides);
     return messages + (-1 - s->part) * apart + c->at;
 }
 
-static void unpack(const rshi_streams *streams, const packed_slab *c, char *const *base, const char *messages,
+static void unpack_slab(const rshi_streams *streams, const packed_slab *c, char *const *base, const char *messages,
                    int64_t apart) {
     const rshi_task *t = c->task;
     rshi_move m = move_of(c);
@@ -177,7 +177,7 @@ static void unpack(const rshi_streams *streams, const packed_slab *c, char *cons
     m.op = t->move.op;
     m.divisor = t->move.divisor;
     char *dst = find_destination(c, base, m.ds);
-    for (int i = 0; i < m.nsrc; i++) streams->pointers[i] = lay_source(streams, c, &m, i, base, messages, apart);
+    for (int i = 0; i < m.nsrc; i++) streams->pointers[i] = incoming_source(streams, c, &m, i, base, messages, apart);
     rshi_move_prepare(&m, streams->footprint);
     rshi_move_run(&m, 0, 0, m.n[0], dst, streams->pointers);
 }
@@ -187,5 +187,5 @@ void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream, 
     rshi_stream_cursor at = p->from;
     int64_t used = 0;
     packed_slab c;
-    while (next_slab(streams, stream, &at, &used, &c)) unpack(streams, &c, base, messages, apart);
+    while (next_slab(streams, stream, &at, &used, &c)) unpack_slab(streams, &c, base, messages, apart);
 }

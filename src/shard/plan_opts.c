@@ -1,4 +1,4 @@
-/* Plan options: what a comm knows that a plan should. */
+/* Plan options: copies values of a comm into plan options. */
 #include "comm/comm.h"
 #include "shard/shard.h"
 

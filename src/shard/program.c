@@ -1,18 +1,18 @@
-/* Program: from transfers to moves.
+/* Program: converts transfers to moves.
  *
- * A transfer is a strided move.  Large moves are cut into slabs along their slowest dims, and slabs of all
- * moves are done in the order of the destination's memory, so that lines written by several sources are completed while
- * they are near. */
+ * A transfer is a strided move.  Large moves are cut into slabs along their slowest dims, and slabs of all moves are
+ * run in the order of the destination's memory, so that cache lines written from several sources are completed while
+ * they are in the cache. */
 #include "shard/weave.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab spreads over */
-#define SLAB_BYTES ((int64_t)16 << 10)  /* and the least that makes one worth while */
+#define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab covers */
+#define SLAB_BYTES ((int64_t)16 << 10)  /* bytes of a slab, at least */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
-#define RECORDS_AHEAD 16                /* blocks */
-#define AHEAD 4096                      /* bytes of small slabs that are asked for before it is their turn */
+#define RECORDS_AHEAD 16                /* blocks whose records are prefetched */
+#define AHEAD 4096                      /* bytes of small slabs that are prefetched */
 
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
@@ -27,8 +27,8 @@ void rshi_program_free(rshi_program *g) {
 
 /* ---- transfers to tasks ---- */
 
-/* One end of a transfer in a part with these element strides, in bytes. */
-static void place(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, rsh_dtype dtype,
+/* Converts one end of a transfer in a part with these element strides to bytes. */
+static void place_end(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, rsh_dtype dtype,
                   int64_t *offset, int64_t *rounds) {
     int64_t size = (int64_t)rsh_dtype_size(dtype);
     rsh_transfer_offsets(t, end, strides, offset, rounds);
@@ -50,7 +50,7 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
         RSH_TRY(rshi_grow((void **)&g->strides, g->nsources + 1, &g->strides_room, bytes));
         rshi_source *s = &g->sources[g->nsources];
         s->part = src[i].part;
-        place(t, &t->src[i], src[i].strides, t->from, &s->offset, g->strides + g->nsources++ * RSHI_MOVE_DIMS);
+        place_end(t, &t->src[i], src[i].strides, t->from, &s->offset, g->strides + g->nsources++ * RSHI_MOVE_DIMS);
     }
     g->most_sources = rshi_max(g->most_sources, t->nsrc);
     return RSH_OK;
@@ -58,7 +58,7 @@ static rsh_status add_sources(rshi_program *g, const rsh_transfer *t, const rshi
 
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src) {
-    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "cannot reduce %lld contributions: there are too many",
+    RSH_REQUIRE(t->nsrc <= INT32_MAX, RSH_EUNSUP, "cannot reduce %lld contributions; at most 2147483647 are supported",
                 (long long)t->nsrc);
     RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     rshi_task *task = &g->tasks[g->ntasks];
@@ -68,7 +68,7 @@ rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_l
     m->op = t->nsrc > 1 ? t->op : RSH_OP_NONE;
     m->divisor = t->divisor;
     for (int i = 0; i < m->nd; i++) m->n[i] = t->n[i];
-    place(t, &t->dst, dst->strides, t->to, &task->offset, m->ds);
+    place_end(t, &t->dst, dst->strides, t->to, &task->offset, m->ds);
     if (!t->nsrc) rshi_op_identity(t->op, m->to, m->value);
     RSH_TRY(add_sources(g, t, src));
     count_bytes(g, t);
@@ -85,14 +85,14 @@ static int slab_dim(const rshi_move *m) {
     return d;
 }
 
-/* Does the source walk along dim d within cache lines?  Then a slab takes whole lines of it. */
-static bool crosses(const rshi_move *m, int d) { return d < m->nd - 1 && m->nsrc && llabs(m->ss[d]) < LINE; }
+/* Does the source advance along dim d within cache lines?  Then a slab covers whole lines of it. */
+static bool crosses_lines(const rshi_move *m, int d) { return d < m->nd - 1 && m->nsrc && llabs(m->ss[d]) < LINE; }
 
 static int64_t slab_length(const rshi_move *m, int d) {
     int64_t inner = (int64_t)rsh_dtype_size(m->to), step = rshi_max(1, llabs(m->ds[d]));
     for (int i = d + 1; i < m->nd; i++) inner *= m->n[i];
     int64_t n = rshi_max(SLAB_SPAN / step, rshi_ceil_div(SLAB_BYTES, inner));
-    if (crosses(m, d)) return rshi_max(n / m->grain, 1) * m->grain;
+    if (crosses_lines(m, d)) return rshi_max(n / m->grain, 1) * m->grain;
     return d == m->nd - 1 && n > LINE ? n / LINE * LINE : rshi_max(n, 1);
 }
 
@@ -182,23 +182,23 @@ static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *bas
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }
 
-/* Bytes that are asked for ahead of a block; one that needs no asking counts for as many as are asked for at all. */
-static int64_t asked(const rshi_program *g, const rshi_slab_rows *b) {
+/* Bytes that are prefetched for a block; a block that needs no prefetch counts as AHEAD. */
+static int64_t prefetched_bytes(const rshi_program *g, const rshi_slab_rows *b) {
     int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
     return bytes ? bytes : AHEAD;
 }
 
-static void ask(const rshi_program *g, const rshi_slab_rows *b, char *const *base) {
+static void prefetch_block(const rshi_program *g, const rshi_slab_rows *b, char *const *base) {
     if (b->rows.rows && g->stream && rshi_strip_asked(&b->rows)) rshi_strip_ask(&b->rows, base[b->src]);
 }
 
-/* Asking for what lies beyond the last one does no harm, so the address is a number. */
+/* A prefetch beyond the last record is harmless, so the address is computed as a number. */
 static void prefetch_record(const rshi_program *g, int64_t i) {
     __builtin_prefetch((const void *)((uintptr_t)&g->blocks[i] + RECORDS_AHEAD * sizeof *g->blocks));
 }
 
-/* Small blocks mostly read far from one another, and each is done before memory answers: their sources are asked for
- * some blocks ahead. */
+/* Small blocks mostly read scattered memory, and each takes less time than a memory access, so their sources are
+ * prefetched some blocks ahead. */
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base, const char **pointers) {
     rshi_gather gather;
     int64_t next = start, ahead = 0;
@@ -208,10 +208,10 @@ void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *con
         const rshi_slab_rows *b = &g->blocks[i];
         for (; next < end && (next <= i || ahead < AHEAD); next++) {
             prefetch_record(g, next);
-            ask(g, &g->blocks[next], base);
-            ahead += asked(g, &g->blocks[next]);
+            prefetch_block(g, &g->blocks[next], base);
+            ahead += prefetched_bytes(g, &g->blocks[next]);
         }
-        ahead -= asked(g, b);
+        ahead -= prefetched_bytes(g, b);
         if (!b->rows.rows)
             run_slab(g, &g->slabs[i], base, pointers);
         else if (g->stream && rshi_gather_takes(&b->rows))

@@ -21,17 +21,17 @@ typedef struct rshi_task {
     int64_t first_source; /* in sources[] */
 } rshi_task;
 
-/* A slab of a task, which is done in one go: dims 0..first-1 at the indices that make up `outer`,
+/* A slab of a task, which is run as a whole: dims 0..first-1 at the indices combined in `outer`,
  * dim `first` from i0 to i1. */
 typedef struct rshi_slab {
     int64_t task;
-    int64_t dst; /* bytes from the destination part's element 0: slabs are done in this order */
+    int64_t dst; /* bytes from the destination part's element 0: slabs are run in this order */
     int64_t outer, i0, i1;
     int first;
 } rshi_slab;
 
-/* The same with all that is needed to run it, where it is rows of bytes: kept small, since a rank
- * with many neighbours has many of them and reads them all in every run. */
+/* A small record of a slab that is rows of bytes.  A rank with many neighbours has many of them and
+ * reads them all in every run. */
 typedef struct rshi_slab_rows {
     rshi_strip rows; /* from element 0 of the parts */
     int32_t src, dst; /* parts */
@@ -48,7 +48,7 @@ static inline int64_t rshi_outer_offset(const rshi_move *m, const int64_t *strid
     return offset;
 }
 
-/* What the move of a weave borrows. */
+/* Arrays that the move of a weave borrows. */
 typedef struct rshi_woven {
     int64_t runs[RSHI_WEAVE_MOST];
     int64_t strides[RSHI_WEAVE_MOST * RSHI_MOVE_DIMS];
@@ -72,16 +72,16 @@ typedef struct rshi_program {
     uint64_t kernels[RSHI_KERNEL_COUNT];
 } rshi_program;
 
-/* Add a transfer; `dst` and `src` (nsrc of them) say where its ends lie.  Parts are numbered by
- * whoever runs the program, and their addresses are looked up at every run. */
+/* Adds a transfer; `dst` and `src` (nsrc of them) are the locations of its ends.  The user of the
+ * program numbers the parts; their addresses are looked up in every run. */
 rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_location *dst,
                             const rshi_location *src);
-/* Choose kernels, cut slabs, sort.  Nothing can be added afterwards.  `writers`: ranks that run
- * programs like this one on the same caches at the same time, with this one. */
+/* Chooses kernels, cuts slabs, sorts.  Nothing can be added afterwards.  `writers`: the number of
+ * ranks, including this one, that run such programs on the same caches at the same time. */
 rsh_status rshi_program_finish(rshi_program *g, int64_t writers);
 void rshi_program_free(rshi_program *g);
 
-/* Run some slabs, one after the other.  `base` has the address of every part by number; `pointers`
+/* Runs some slabs, one after the other.  `base` has the address of every part by number; `pointers`
  * has room for most_sources. */
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base,
                     const char **pointers);

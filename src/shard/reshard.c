@@ -3,12 +3,12 @@
 #include "shard/comm_cache.h"
 #include "shard/shard.h"
 
-/* A move of n tensors on one comm.  Its lists are the comm's own, kept from move to move. */
+/* A move of n tensors on one comm.  Its lists belong to the comm and are reused. */
 typedef struct moving {
     rsh_comm *comm;
     int64_t n;
     const rsh_sharded *const *src;
-    rsh_sharded **dst; /* made by the move where NULL */
+    rsh_sharded **dst; /* entries that are NULL are made by the move */
     const rsh_layout *const *to; /* NULL: those of dst */
 } moving;
 
@@ -21,7 +21,7 @@ static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory
     return parts;
 }
 
-/* The layouts of both sides, one after the other. */
+/* Lists the layouts of both sides, one after the other. */
 static const rsh_layout **list_layouts(const moving *m) {
     const rsh_layout **list =
         rshi_comm_cache_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
@@ -32,7 +32,7 @@ static const rsh_layout **list_layouts(const moving *m) {
     return list;
 }
 
-/* The memory of both sides, in one list. */
+/* Lists the memory of both sides, in one list. */
 static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
     const rsh_sharded *const *dst = (const rsh_sharded *const *)m->dst;
     int64_t nsrc = list_memory(m->n, m->src, NULL), n = nsrc + list_memory(m->n, dst, NULL);
@@ -44,8 +44,8 @@ static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
     return RSH_OK;
 }
 
-/* Everything that needs no other rank: the plan, the new tensors, the lists of memory. */
-static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
+/* Does everything that needs no other rank: the plan, the new tensors, the lists of memory. */
+static rsh_status prepare_move(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     for (int64_t t = 0; t < m->n; t++)
         RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE,
                     "tensors must use one comm: tensor %lld uses another one than tensor 0",
@@ -58,28 +58,28 @@ static rsh_status prepare(moving *m, const rsh_plan_opts *opts, const rsh_plan *
     return list_both(m, memory);
 }
 
-/* Destinations that were there before have changed. */
-static void bump(const moving *m) {
+/* Bumps the versions of the destinations. */
+static void bump_versions(const moving *m) {
     for (int64_t t = 0; t < m->n; t++)
         for (int64_t i = 0; i < m->dst[t]->nparts; i++) rsh_tensor_bump_version(m->dst[t]->part[i]);
 }
 
-static rsh_status move(moving *m, const char *name, const rsh_plan_opts *opts) {
+static rsh_status move_tensors(moving *m, const char *name, const rsh_plan_opts *opts) {
     const rsh_plan *plan = NULL;
     rsh_memory *memory[2] = {NULL, NULL};
-    rsh_status st = prepare(m, opts, &plan, memory);
+    rsh_status st = prepare_move(m, opts, &plan, memory);
     st = rshi_run_cached(m->comm, name, st, plan, memory[0], memory[1]);
-    if (!st) bump(m);
+    if (!st) bump_versions(m);
     return st;
 }
 
-/* A refusal before there is anything to agree on still has to be told to the others. */
-static rsh_status refuse(rsh_comm *comm, const char *name, rsh_status st) {
+/* Tells the other ranks of an error before the opening exchange of the move. */
+static rsh_status open_with_error(rsh_comm *comm, const char *name, rsh_status st) {
     return rshi_comm_open(comm, name, 0, "", st);
 }
 
-/* Where nothing would change and the caller allows it: the same memory under another tensor. */
-static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
+/* If nothing would change and the caller allows it, returns the same memory as another tensor. */
+static rsh_status alias_source(const rsh_sharded *src, rsh_sharded **out) {
     rsh_sharded *s = NULL;
     rsh_status st = rsh_sharded_from_tensors(src->comm, src->layout, src->nparts,
                                              (const rsh_tensor *const *)src->part, &s);
@@ -91,8 +91,8 @@ static rsh_status alias(const rsh_sharded *src, rsh_sharded **out) {
     return st;
 }
 
-/* Is everything there that the call is about? */
-static rsh_status check(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
+/* Checks the arguments. */
+static rsh_status check_reshard(int64_t n, const rsh_sharded *const *src, const rsh_layout *const *to,
                         const rsh_plan_opts *opts, rsh_sharded **out, rsh_plan_opts *o) {
     RSH_REQUIRE(to && out, RSH_EVALUE, "reshard: layout and out must not be NULL");
     for (int64_t t = 0; t < n; t++)
@@ -104,13 +104,13 @@ rsh_status rsh_reshard_many(int64_t n, const rsh_sharded *const *src, const rsh_
                             const rsh_plan_opts *opts, rsh_sharded **out) {
     rsh_plan_opts o;
     RSH_REQUIRE(n > 0 && src && src[0], RSH_EVALUE, "reshard: at least one tensor is required");
-    rsh_status bad = check(n, src, to, opts, out, &o);
-    if (bad) return refuse(src[0]->comm, "reshard", bad);
-    if (n == 1 && o.may_alias && rsh_layout_equal(src[0]->layout, to[0])) return alias(src[0], out);
+    rsh_status bad = check_reshard(n, src, to, opts, out, &o);
+    if (bad) return open_with_error(src[0]->comm, "reshard", bad);
+    if (n == 1 && o.may_alias && rsh_layout_equal(src[0]->layout, to[0])) return alias_source(src[0], out);
     rsh_sharded *one = NULL;
     moving m = {.comm = src[0]->comm, .n = n, .src = src, .dst = &one, .to = to};
     if (n > 1) m.dst = rshi_calloc((size_t)n, sizeof(rsh_sharded *));
-    rsh_status st = m.dst ? move(&m, "reshard", opts) : refuse(m.comm, "reshard", rshi_nomem());
+    rsh_status st = m.dst ? move_tensors(&m, "reshard", opts) : open_with_error(m.comm, "reshard", rshi_nomem());
     for (int64_t t = 0; t < n && !st; t++) out[t] = m.dst[t], m.dst[t] = NULL;
     for (int64_t t = 0; m.dst && t < n; t++) rsh_sharded_free(m.dst[t]);
     if (n > 1) rshi_free(m.dst);
@@ -124,10 +124,10 @@ rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to, const rsh_p
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready, const rsh_sharded *src, rsh_sharded *dst,
                            const rsh_plan_opts *opts) {
     moving m = {.comm = comm, .n = 1, .src = &src, .dst = &dst};
-    return ready ? refuse(comm, name, ready) : move(&m, name, opts);
+    return ready ? open_with_error(comm, name, ready) : move_tensors(&m, name, opts);
 }
 
-/* The plan, the new tensor and the lists of memory of an adjoint. */
+/* Makes the plan, the new tensor and the lists of memory of an adjoint. */
 static rsh_status prepare_adjoint(moving *m, const rsh_layout *from, const rsh_plan_opts *opts, const rsh_plan **plan,
                                   rsh_memory *memory[2]) {
     RSH_TRY(rshi_adjoint_cached(m->comm, from, m->to[0], opts, plan));
@@ -177,7 +177,7 @@ rsh_status rsh_sharded_gather(const rsh_sharded *src, int root, const rsh_memory
     rsh_sharded *dst = NULL;
     moving m = {.comm = src->comm, .n = 1, .src = &src, .dst = &dst};
     rsh_status st = wrap_whole(src->comm, src->layout, root, whole, &dst);
-    st = st ? refuse(src->comm, "gather", st) : move(&m, "gather", NULL);
+    st = st ? open_with_error(src->comm, "gather", st) : move_tensors(&m, "gather", NULL);
     rsh_sharded_free(dst);
     return st;
 }
@@ -186,12 +186,12 @@ rsh_status rsh_sharded_scatter(rsh_comm *comm, const rsh_layout *layout, int roo
                                rsh_sharded **out) {
     RSH_REQUIRE(comm, RSH_EVALUE, "scatter: comm is NULL");
     if (!layout || !out)
-        return refuse(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter: layout and out must not be NULL"));
+        return open_with_error(comm, "scatter", rshi_fail(RSH_EVALUE, "scatter: layout and out must not be NULL"));
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_status st = wrap_whole(comm, layout, root, whole, &src);
     if (!st) st = rsh_sharded_empty(comm, layout, &dst);
     moving m = {.comm = comm, .n = 1, .src = (const rsh_sharded *const *)&src, .dst = &dst};
-    st = st ? refuse(comm, "scatter", st) : move(&m, "scatter", NULL);
+    st = st ? open_with_error(comm, "scatter", st) : move_tensors(&m, "scatter", NULL);
     if (!st) *out = dst, dst = NULL;
     rsh_sharded_free(src);
     rsh_sharded_free(dst);

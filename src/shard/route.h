@@ -1,13 +1,13 @@
-/* route: how a transfer travels.  Both ends see the whole transfer and the same node map, so both
- * decide alike. */
+/* route: whether a transfer is read in place or sent.  Both ends know the whole transfer and the
+ * same node map, so both decide alike. */
 #ifndef RESHARD_SHARD_ROUTE_H
 #define RESHARD_SHARD_ROUTE_H
 
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-/* Does the destination read all sources of the transfer where they lie?  Those of its node; with
- * messages for `all` none but its own. */
+/* Does the destination read all sources of the transfer in place?  If all are on its node; with
+ * messages for `all`, only its own. */
 static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rsh_transfer *t) {
     if (!comm->node && !all) return true;
     for (int64_t i = 0; i < t->nsrc; i++) {
@@ -17,13 +17,13 @@ static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rsh_t
     return true;
 }
 
-/* What a rank must know of its sends: where messages pass, both ends look at all contributions. */
+/* What a rank must know about its sends: with messages, both ends need all contributions. */
 static inline rshi_share_sends rshi_route_sends(const rsh_comm *comm, bool all) {
     return comm->node || all ? RSHI_SENDS_WHOLE : RSHI_SENDS_OWN;
 }
 
-/* Ranks of this node, at most, that have destinations: they share the caches and write at the same
- * time. */
+/* An upper bound for the ranks of this node that have destinations: they share the caches and write
+ * at the same time. */
 static inline int64_t rshi_route_writers(const rsh_comm *comm, const rsh_plan *plan) {
     int64_t most = 1;
     for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)

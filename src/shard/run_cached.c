@@ -1,27 +1,27 @@
-/* Cached runs: one-shot moves whose binding the comm remembers, and lends for the time of a run.
+/* Cached runs: one-shot moves whose binding the comm caches, and lends for the time of a run.
  *
- * A binding is known by its plan, the strides of the parts and the kind of their memory, never by addresses: those are
- * shown anew before the opening exchange.  In that exchange each rank says which binding it remembers.  Where all
- * remember the same it is run at once; where nobody does, their cards are there already and the bind goes on; where
- * only some do, all bind anew. */
+ * A binding is identified by its plan, the strides of the parts and the kind of their memory, never by addresses; those
+ * are published again before the opening exchange.  In that exchange each rank states which binding it has cached.  If
+ * all have the same, it is run at once.  If none has one, the records for a bind have already been exchanged, and the
+ * bind continues.  If only some have one, all bind again. */
 #include <string.h>
 
 #include "shard/binding.h"
 #include "shard/lease.h"
 
-/* A run in the making. */
+/* State of a run that is being started. */
 typedef struct running {
     rsh_comm *comm;
     rshi_comm_cache *clients;
     const rsh_plan *plan;
     uint64_t key;
     rshi_cached_binding *found; /* in the cache; NULL: this rank binds */
-    rsh_exec *exec;    /* owned: the one that this rank binds; NULL: none, or it went to the cache */
+    rsh_exec *exec;    /* owned: a new one; NULL: none, or it went to the cache */
     rshi_binding binding;
     rshi_bind_card mine;
 } running;
 
-static void end(running *r) {
+static void end_running(running *r) {
     rshi_binding_end(&r->binding);
     rshi_exec_end(r->exec);
     r->exec = NULL;
@@ -32,8 +32,8 @@ static rsh_status begin_binding(running *r) {
     return rshi_binding_begin(&r->binding, r->exec, &r->clients->taken, &r->mine);
 }
 
-/* Everything that needs no other rank: the remembered binding on this memory, or a new one begun. */
-static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *dst) {
+/* Does everything that needs no other rank: prepares the cached binding for this memory, or begins a new one. */
+static rsh_status prepare_run(running *r, const rsh_memory *src, const rsh_memory *dst) {
     r->clients = rshi_comm_cache_of(r->comm);
     if (!r->clients) return RSH_ENOMEM;
     rshi_taken_parts *parts = &r->clients->taken;
@@ -49,7 +49,7 @@ static rsh_status prepare(running *r, const rsh_memory *src, const rsh_memory *d
     return rshi_exec_show_data(e, NULL, NULL);
 }
 
-/* Do all ranks remember the same, or all nothing? */
+/* Do all ranks have the same binding, or all none? */
 static bool all_agree(const rsh_comm *c) {
     const rshi_bind_card *first = rshi_comm_card(c, 0);
     for (int64_t i = 1; i < c->size; i++)
@@ -57,23 +57,23 @@ static bool all_agree(const rsh_comm *c) {
     return true;
 }
 
-/* Ranks disagree: forget, and begin again on all. */
+/* If ranks disagree, drops the binding and begins again on all. */
 static rsh_status begin_again(running *r) {
     if (r->found) rshi_lru_drop(&r->clients->bindings, &r->found->entry);
     r->found = NULL;
-    end(r);
+    end_running(r);
     r->mine = (rshi_bind_card){0};
     rsh_status st = begin_binding(r);
     return rshi_comm_open_with(r->comm, "bind: again", 0, NULL, st, &r->mine, sizeof r->mine);
 }
 
-/* Under a ceiling element buffers are not kept beyond the call.  The same answer on every rank. */
+/* With a limit on scratch, element buffers are not kept after the call.  The result is the same on every rank. */
 static bool is_kept(const running *r) {
     bool messages = r->comm->node || r->exec->all_by_message;
     return !messages || !rshi_plan_has_ceiling(r->plan);
 }
 
-/* What was bound just now; its entry is made here, if it is to be remembered and there is memory for that. */
+/* Begins a run of a new binding; makes its cache entry, if it should be cached and there is memory for that. */
 static rsh_status begin_new(running *r, rshi_lease *out) {
     RSH_TRY(rshi_binding_complete(&r->binding, &r->mine));
     uint64_t serial = r->comm->calls;
@@ -86,7 +86,8 @@ static rsh_status begin_new(running *r, rshi_lease *out) {
     return st;
 }
 
-/* Memory that is new to a binding: one more exchange, where destinations may lie in parts of other ranks. */
+/* Begins a run of a cached binding on new memory: takes another exchange if destinations may overlap parts of other
+ * ranks. */
 static rsh_status begin_found(running *r, rshi_lease *out) {
     rsh_exec *e = r->found->exec;
     if (rshi_foreign_suspected(r->comm))
@@ -97,7 +98,7 @@ static rsh_status begin_found(running *r, rshi_lease *out) {
     return RSH_OK;
 }
 
-/* What the ranks must have in common. */
+/* A fingerprint of what the ranks must have in common. */
 static uint64_t fingerprint_of(const rshi_call *call, const rsh_plan *plan) {
     uint64_t plans = plan ? rsh_plan_fingerprint(plan) : 0;
     return call->what ? rshi_hash(call->what, strlen(call->what), plans) : plans;
@@ -111,18 +112,18 @@ static const char *text_of(const rshi_call *call, const rsh_plan *plan) {
 rsh_status rshi_lease_begin(rsh_comm *comm, const rshi_call *call, rsh_status ready, const rsh_plan *plan,
                             const rsh_memory *src, const rsh_memory *dst, rshi_lease *out) {
     running r = {.comm = comm, .plan = plan};
-    rsh_status st = ready ? ready : prepare(&r, src, dst);
+    rsh_status st = ready ? ready : prepare_run(&r, src, dst);
     RSH_GOTO(rshi_comm_open_with(comm, call->name, fingerprint_of(call, plan), text_of(call, plan), st, &r.mine,
                                  sizeof r.mine));
     if (!all_agree(comm)) RSH_GOTO(begin_again(&r));
     *(r.found ? &r.clients->hits : &r.clients->misses) += 1;
     st = r.found ? begin_found(&r, out) : begin_new(&r, out);
 out:
-    end(&r);
+    end_running(&r);
     return st;
 }
 
-/* A binding that failed before it was ever remembered never is. */
+/* A binding that failed in its first run is not cached. */
 void rshi_lease_end(rshi_lease *l, rsh_status status) {
     if (!l->exec) return;
     if (l->entry && (!status || l->known)) {

@@ -1,8 +1,8 @@
-/* Shadow: parts that peers cannot reach are copied to where they can. */
+/* Shadow: copies of parts that peers cannot reach, in memory that they can. */
 #include "shard/shadow.h"
 
-/* Source and destination strides are the same, and so is the move either way. */
-static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
+/* Source and destination have the same strides, so one move serves both directions. */
+static rsh_status describe_copy(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
                            rshi_shadow *out) {
     rsh_part shape;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));
@@ -16,13 +16,13 @@ static rsh_status describe(const rsh_layout *l, int64_t rank, int64_t part, cons
     return RSH_OK;
 }
 
-static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, const rshi_part_memory *p,
-                       bool dst) {
+static rsh_status make_shadow(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int64_t part, 
+                              const rshi_part_memory *p, bool dst) {
     RSH_TRY(RSHI_GROW(s->list, s->n + 1, &s->room));
     rshi_shadow *w = &s->list[s->n];
     *w = (rshi_shadow){.dst = dst};
     rshi_extent extent = rshi_part_extent(l, comm->rank, part, p, dst);
-    RSH_TRY(describe(l, comm->rank, part, p, w));
+    RSH_TRY(describe_copy(l, comm->rank, part, p, w));
     RSH_TRY(comm->ops->data_alloc(comm, extent.end - extent.start, false, &w->block));
     w->room = (int64_t)(extent.end - extent.start);
     rshi_count_scratch(w->room);
@@ -36,7 +36,7 @@ static rsh_status make(rshi_shadows *s, rsh_comm *comm, const rsh_layout *l, int
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l, int64_t part,
                            const rshi_part_memory *p, bool dst, char **data) {
     if (!*number) {
-        RSH_TRY(make(s, comm, l, part, p, dst));
+        RSH_TRY(make_shadow(s, comm, l, part, p, dst));
         *number = s->n;
     }
     rshi_shadow *w = &s->list[*number - 1];
@@ -49,21 +49,21 @@ void rshi_shadows_rest(rshi_shadows *s) {
     for (int64_t i = 0; i < s->n; i++) s->list[i].own = NULL;
 }
 
-static void copy(const rshi_shadow *w, char *to, const char *from) {
+static void copy_shadow(const rshi_shadow *w, char *to, const char *from) {
     rshi_move m = w->move;
-    m.ss = (int64_t *)w->strides; /* the list may have moved since they were laid */
+    m.ss = (int64_t *)w->strides; /* the list may have been reallocated since */
     rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, to, &from);
 }
 
 void rshi_shadows_fill(const rshi_shadows *s) {
     for (int64_t i = 0; i < s->n; i++)
-        if (s->list[i].own && !s->list[i].dst) copy(&s->list[i], s->list[i].data, s->list[i].own);
+        if (s->list[i].own && !s->list[i].dst) copy_shadow(&s->list[i], s->list[i].data, s->list[i].own);
     if (s->n) rshi_copy_fence();
 }
 
 void rshi_shadows_drain(const rshi_shadows *s) {
     for (int64_t i = 0; i < s->n; i++)
-        if (s->list[i].own && s->list[i].dst) copy(&s->list[i], s->list[i].own, s->list[i].data);
+        if (s->list[i].own && s->list[i].dst) copy_shadow(&s->list[i], s->list[i].own, s->list[i].data);
     if (s->n) rshi_copy_fence();
 }
 

@@ -1,10 +1,11 @@
-/* shadow: copies, in memory that peers can reach, of parts that lie where they cannot.
+/* shadow: copies, in memory that peers can reach, of parts in memory that they cannot.
  *
- * An engine whose ranks are processes can show only memory of its own.  An exec that is bound to
- * other memory uses messages; one that is bound to the engine's and then run on other memory
- * (rsh_exec_run_on) gives each part that others read a shadow of the same strides, so that nobody
- * else notices: sources are copied into theirs when a run begins, destinations out of theirs when
- * it ends.  Destinations that other processes write have one always; see team.c. */
+ * An engine whose ranks are processes can only publish its own memory.  An exec that is bound to
+ * other memory uses messages.  If an exec is bound to the engine's memory and then run on other
+ * memory (rsh_exec_run_on), each part that others read gets a shadow with the same strides, and
+ * nothing changes for the other ranks: sources are copied into their shadows when a run begins,
+ * destinations out of theirs when it ends.  Destinations that other processes write always have a
+ * shadow; see team.c. */
 #ifndef RESHARD_SHARD_SHADOW_H
 #define RESHARD_SHARD_SHADOW_H
 
@@ -15,7 +16,7 @@
 
 typedef struct rshi_shadow {
     bool dst;
-    char *own;       /* the caller's element 0,...,0; NULL: not used in the run at hand */
+    char *own;       /* the caller's element 0,...,0; NULL: not used in the current run */
     char *data;      /* the shadow's */
     rshi_data block; /* owned: `room` bytes */
     int64_t room;
@@ -29,18 +30,18 @@ typedef struct rshi_shadows {
     int64_t n, room;
 } rshi_shadows;
 
-/* Use the shadow of a part for the caller's memory p->data.  `number` is the part's own, 0 until
- * its shadow is made here; `data` is what peers may see instead. */
+/* Uses the shadow of a part for the caller's memory p->data.  `number` is the shadow's number, 0
+ * until it is made here; `data` is the memory to publish instead. */
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l,
                            int64_t part, const rshi_part_memory *p, bool dst, char **data);
-/* No part uses its shadow until told otherwise. */
+/* No part uses its shadow until rshi_shadow_use is called again. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
 void rshi_shadows_drain(const rshi_shadows *s); /* into the caller's destinations */
-/* Of parts that peers cannot reach. */
+/* Bytes of shadows of parts that peers cannot reach. */
 uint64_t rshi_shadows_bytes(const rshi_shadows *s, rsh_comm *comm);
 void rshi_shadows_free(rshi_shadows *s);
-/* The same, but a peer may still write to them: their memory is not used again. */
+/* The same, but keeps their memory allocated, because a peer may still write to it. */
 void rshi_shadows_abandon(rshi_shadows *s);
 
 #endif

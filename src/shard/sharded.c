@@ -39,7 +39,7 @@ void rsh_sharded_free(rsh_sharded *s) {
     rshi_free(s);
 }
 
-/* Elements where peers can read them.  The tensor may outlive the comm. */
+/* Allocates elements where peers can read them.  The tensor may outlive the comm. */
 static rsh_status alloc_elements(rsh_comm *comm, rsh_dtype dtype, int64_t count, bool zero, rsh_tensor **out) {
     rshi_data d;
     int64_t bytes;
@@ -53,7 +53,7 @@ static rsh_status alloc_elements(rsh_comm *comm, rsh_dtype dtype, int64_t count,
     return st;
 }
 
-/* Dense memory in the layout's order, as a tensor of the part's own shape. */
+/* Allocates dense memory in the layout's order, as a tensor of the part's shape. */
 static rsh_status alloc_part(rsh_comm *comm, const rsh_layout *l, int64_t part, bool zero, rsh_tensor **out) {
     rsh_part shape;
     rsh_tensor *all;
@@ -124,7 +124,7 @@ rsh_status rsh_sharded_wrap(rsh_comm *comm, const rsh_layout *layout, const rsh_
     return st;
 }
 
-/* ---- tensors that are there ---- */
+/* ---- existing tensors ---- */
 
 static rsh_status check_tensor(const rsh_layout *l, int rank, int64_t part, const rsh_tensor *t) {
     rsh_part shape;

@@ -1,7 +1,7 @@
-/* Sharded random: numbers by seed and global index, the same however a tensor is cut.
+/* Sharded random: random numbers by seed and global index, the same in every layout.
  *
- * A piece is a product of stripes; block by block it is a box whose elements lie at regular global distances, which is
- * what the math room draws for.  A stripe of single indices is one such block. */
+ * A piece is a product of stripes.  Each of its blocks is a box whose elements have regular global distances, as the
+ * math room requires.  A stripe of single indices is one such block. */
 #include "math/math.h"
 #include "shard/shard.h"
 
@@ -24,7 +24,7 @@ static rsh_status draw_box(const drawing *w, int64_t at, int64_t first) {
     return st;
 }
 
-/* Dims d.. of the piece; `at` and `first` are where the box begins, in the part and in the tensor. */
+/* Fills dims d.. of the piece; the box begins at `at` in the part and at `first` in the tensor. */
 static rsh_status draw_dims(drawing *w, int d, int64_t at, int64_t first) {
     if (d == w->ndim) return draw_box(w, at, first);
     const rshi_stripe *s = &w->p->set[d];
@@ -50,7 +50,7 @@ static rsh_status draw_piece(const rsh_sharded *s, const rshi_piece *p, const rs
 rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers) {
     RSH_REQUIRE(s, RSH_EVALUE, "random: sharded tensor is NULL");
     RSH_REQUIRE(!rsh_layout_op(s->layout), RSH_EUNSUP,
-                "random: a partial tensor cannot be filled: \"%.300s\"",
+                "random: cannot fill the partial tensor \"%.300s\"; use a layout without a reduction",
                 rsh_layout_text(s->layout));
     rshi_piece *list = NULL;
     int64_t n = 0;

@@ -10,7 +10,7 @@
 typedef struct building {
     rshi_streams *streams;
     const rshi_parts *own;
-    rshi_location *location; /* owned: of the sources of the transfer at hand */
+    rshi_location *location; /* owned: of the sources of the current transfer */
     int64_t room;
 } building;
 
@@ -32,13 +32,14 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
     int *list = streams->shifts + item->shifts;
     qsort(list, (size_t)item->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < item->nshifts; i++)
-        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME, "a rank contributes twice to an element of rank %lld",
+        RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME,
+                    "invalid plan: a rank sends two contributions to the same element of rank %lld",
                     (long long)t->dst.rank);
     return RSH_OK;
 }
 
-/* Where the first element would lie in a dense destination part: transfers are disjoint, so no two begin at the same
- * place. */
+/* The offset of the first element in a dense destination part.  Transfers are disjoint, so no two have the same
+ * offset. */
 static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
     int64_t rounds[RSH_MAX_LOOPS], dense = 1;
     rsh_part part;
@@ -47,9 +48,9 @@ static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t 
     return rsh_transfer_offsets(t, &t->dst, part.strides, offset, rounds);
 }
 
-/* Parts of other ranks have no memory here; a contributor's number says which slot its elements will lie in: -1 is slot
- * 0. */
-static rshi_location locate(const building *b, const rshi_stream_item *item, const rsh_transfer *t,
+/* Parts of other ranks have no memory here; the part number of a contributor encodes the slot of its elements: -1 is
+ * slot 0. */
+static rshi_location locate_end(const building *b, const rshi_stream_item *item, const rsh_transfer *t,
                             const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
     const rshi_streams *streams = b->streams;
@@ -62,12 +63,12 @@ static rshi_location locate(const building *b, const rshi_stream_item *item, con
 
 static rsh_status add_task(building *b, const rshi_stream_item *item, const rsh_transfer *t, rshi_program *g) {
     RSH_TRY(RSHI_GROW(b->location, t->nsrc, &b->room));
-    for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate(b, item, t, &t->src[i]);
-    rshi_location dst = locate(b, item, t, &t->dst);
+    for (int64_t i = 0; i < t->nsrc; i++) b->location[i] = locate_end(b, item, t, &t->src[i]);
+    rshi_location dst = locate_end(b, item, t, &t->dst);
     return rshi_program_add(g, t, &dst, b->location);
 }
 
-/* A single element becomes one dim of extent 1, so that there is something to cut. */
+/* A single element becomes one dim of extent 1, so that there is a dim to cut. */
 static void ensure_a_dim(rshi_program *g, rshi_task *t) {
     if (t->move.nd) return;
     t->move.nd = 1;
@@ -109,7 +110,7 @@ static rsh_status add_item(building *b, const rsh_transfer *t) {
     return RSH_OK;
 }
 
-/* The transfers of a list that are not read where they lie. */
+/* Adds the transfers of a list that are not read in place. */
 static rsh_status add_items(building *b, const rsh_transfer *list, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!rshi_route_direct(b->streams->comm, b->streams->all, &list[i])) RSH_TRY(add_item(b, &list[i]));
@@ -126,7 +127,7 @@ static int compare_shifts(const rshi_streams *streams, const rshi_stream_item *x
     return (x->nshifts > y->nshifts) - (x->nshifts < y->nshifts);
 }
 
-/* Items of one order: the same contributors, seen from the destination. */
+/* Compares items by stage and contributors, as seen from the destination. */
 static int by_order(const rshi_streams *streams, const rshi_stream_item *x, const rshi_stream_item *y) {
     return x->stage != y->stage ? x->stage - y->stage : compare_shifts(streams, x, y);
 }
@@ -141,15 +142,15 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Bytes of a message from which on four of them on their way are better than one of four times the size; and two. */
+/* Bytes of a message from which on four messages in progress are better than one of four times the size; and two. */
 #define FOUR ((int64_t)64 << 10)
 #define TWO ((int64_t)16 << 10)
-/* Bytes of a message between nodes: wires send what is below 64 KiB at once, and ask the other side before they send
- * more; where both ways are busy an answer takes long. */
+/* Bytes of a message between nodes: wires send messages below 64 KiB at once, and ask the other side before they send
+ * larger ones; if both directions are busy, the answer takes long. */
 #define FAR ((int64_t)60 << 10)
 
-/* The largest message.  One of each contributor is held at once, and several such rounds where that leaves messages of
- * some size.  Slots begin where any element may. */
+/* The size of the largest message.  The receiver holds one message of each contributor, and several such rounds if
+ * messages then still have some size.  Slots are aligned for any element. */
 static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts, bool far) {
     int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
     n /= n / 4 >= FOUR ? 4 : n / 2 >= TWO ? 2 : 1;
@@ -158,7 +159,7 @@ static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts, bool far) {
     return n < 16 ? rshi_min(n, whole) : n / 16 * 16;
 }
 
-/* Is any of the contributors on another node than the destination? */
+/* Is any contributor on another node than the destination? */
 static bool is_far(const rshi_streams *streams, const rshi_stream *stream) {
     int size = streams->comm->size, to = (streams->comm->rank + stream->shift) % size;
     for (int64_t i = 0; i < stream->nshifts; i++)
@@ -189,13 +190,13 @@ static rsh_status make_streams(rshi_streams *streams) {
         rshi_stream *stream = &streams->list[streams->n - 1];
         stream->last = i + 1;
         RSH_REQUIRE(stream->slot >= (int64_t)rsh_dtype_size(item->wire), RSH_ERUNTIME,
-                    "messages of %lld bytes are too small for an element of %s", (long long)stream->slot,
+                    "messages of %lld bytes are too small for one element of dtype %s", (long long)stream->slot,
                     rsh_dtype_name(item->wire));
     }
     return RSH_OK;
 }
 
-static rsh_status make_room(rshi_streams *streams) {
+static rsh_status alloc_pointers(rshi_streams *streams) {
     size_t n = (size_t)rshi_max(streams->in.most_sources, 1);
     streams->pointers = rshi_alloc(n, sizeof *streams->pointers);
     streams->strides = rshi_alloc(n, RSHI_MOVE_DIMS * sizeof *streams->strides);
@@ -213,7 +214,7 @@ rsh_status rshi_streams_build(rshi_streams *streams, const rsh_plan *plan, const
     streams->footprint = streams->in.footprint * writers;
     streams->cold = rshi_copy_is_large(streams->out.footprint * writers);
     if (!st) st = make_streams(streams);
-    return st ? st : make_room(streams);
+    return st ? st : alloc_pointers(streams);
 }
 
 void rshi_streams_free(rshi_streams *streams) {

@@ -1,8 +1,9 @@
-/* Team: who comes, who moves, and who sleeps.
+/* Team: members arrive, some of them move, the others sleep.
  *
- * The turn flag has three values for each run: members come; all have come, and a few of them move; it is over.  Jobs
- * are taken from one counter.  A job is a span of the slabs of some neighbouring members, one member after the other:
- * spans are short enough for what the first of them fetched to be near when the last reads beside it. */
+ * The phase flag has three values for each run: members are arriving; all have arrived, and a few of them move; the run
+ * is over.  Jobs are taken from one counter.  A job is a span of the slabs of some neighbouring members, one member
+ * after the other.  Spans are so short that lines fetched for the first member are still cached when the last one reads
+ * next to them. */
 #include "shard/team.h"
 
 #include "shard/binding.h"
@@ -11,37 +12,37 @@
 #define NEIGHBOURS   32                   /* members in a job */
 #define SPAN         ((int64_t)32 << 10)  /* bytes of each of them, about */
 #define MOST_SOURCES RSHI_WEAVE_MOST      /* of a move: room on a mover's stack */
-#define PATIENT_BYTES ((int64_t)1 << 20)  /* of all members: larger moves are slept through */
-#define MOST_PROCESSES 32                 /* in a team, and all that they move: each has a program of it */
+#define PATIENT_BYTES ((int64_t)1 << 20)  /* of all members: members sleep during larger moves */
+#define MOST_PROCESSES 32                 /* in a team; each has a program of all their moves */
 #define MOST_TASKS   ((int64_t)1 << 10)
-#define LOOKS        100                  /* at a few members before the core is offered to all */
+#define LOOKS        100                  /* polls, in small teams, before a member yields */
 #define FEW_PEERS    8
 #define EPOCH        ((uint64_t)1 << 32)
 
-/* Shared by all members; what is there for threads only has no meaning to processes. */
+/* Shared by all members; members marked "threads" have no meaning for processes. */
 struct rshi_team {
-    rshi_flag turn;                       /* see turn_of */
+    rshi_flag phase;                       /* see phase_value */
     rshi_flag known;                      /* 1 + the last run whose new addresses were all looked up */
-    _Alignas(64) _Atomic uint64_t come;   /* members that have, and above them a count of runs */
+    _Alignas(64) _Atomic uint64_t come;   /* number of members that have arrived, and above it a count of runs */
     _Alignas(64) _Atomic int64_t next;    /* job */
     _Alignas(64) _Atomic int64_t done;    /* jobs */
-    _Atomic int64_t looked_up;            /* members' addresses, in this run */
+    _Atomic int64_t looked_up;            /* members whose addresses were looked up in this run */
     atomic_int movers;
-    atomic_bool moved;                    /* some member shows other memory than in the run before */
-    _Atomic uint64_t speaker;             /* 1 + the run whose refusal a member began to write down last */
+    atomic_bool moved;                    /* some member published other memory than in the previous run */
+    _Atomic uint64_t speaker;             /* 1 + the last run for which a member began to write a refusal */
     _Atomic uint64_t refused;             /* 1 + the run that was refused last, and why: */
     rshi_refusal refusal;
-    atomic_int mover;                     /* a rank that moves, the last that began */
-    int64_t lookups;                      /* before the moves of this run; written by the last to come */
-    uint64_t shown;                       /* runs on other memory than the run before; written by the same */
+    atomic_int mover;                     /* the rank that began to move last */
+    int64_t lookups;                      /* before the moves of this run; written by the last to arrive */
+    uint64_t shown;                       /* runs on other memory than the previous run; written by the same */
     atomic_int users;
     rsh_exec *member[];                   /* threads */
 };
 
-enum { OPEN, ALL_HERE, OVER, TURNS };
+enum { OPEN, ALL_HERE, OVER, PHASES };
 
-static uint64_t turn_of(const rsh_exec *e, int turn) { return e->runs * TURNS + (uint64_t)turn; }
-static bool is_turn(const rsh_exec *e, int turn) { return rshi_flag_read(&e->team->turn) >= turn_of(e, turn); }
+static uint64_t phase_value(const rsh_exec *e, int phase) { return e->runs * PHASES + (uint64_t)phase; }
+static bool is_phase(const rsh_exec *e, int phase) { return rshi_flag_read(&e->team->phase) >= phase_value(e, phase); }
 
 /* ---- bind ---- */
 
@@ -49,7 +50,7 @@ void rshi_team_show(const rsh_comm *comm, rshi_bind_card *mine) {
     if (!comm->here->world->map->one_process) rshi_cores_mark(mine->cores);
 }
 
-/* Processes may be kept on cores of their own, each knowing of one. */
+/* The number of cores of all ranks.  Processes may be bound to separate cores, and each knows only its own. */
 static int cores_of_all(const rsh_comm *c) {
     uint64_t all[RSHI_CORE_WORDS] = {0};
     int n = 0;
@@ -60,8 +61,8 @@ static int cores_of_all(const rsh_comm *c) {
     return n;
 }
 
-/* May other processes make this rank's moves, and is it worth their while to know them?  Shadows of its destinations
- * take memory. */
+/* May other processes make this rank's moves, and are these small enough for that?  Shadows of its destinations take
+ * memory. */
 static bool suits_processes(const rsh_exec *e) {
     const rshi_parts *own = &e->peers[0].parts;
     int64_t size = e->comm->size, room = PATIENT_BYTES / size;
@@ -91,7 +92,7 @@ static size_t team_bytes(const rsh_exec *e) {
     return sizeof *e->team + (size_t)e->comm->size * sizeof *e->team->member;
 }
 
-/* Rank 0 brings the memory, which all ranks use. */
+/* Rank 0 allocates the memory that all ranks use. */
 static rsh_status bring_memory(rsh_exec *e, rshi_team_card *mine) {
     e->team = e->comm->ops->shared_alloc(e->comm, team_bytes(e));
     if (!e->team) return rshi_nomem();
@@ -100,8 +101,8 @@ static rsh_status bring_memory(rsh_exec *e, rshi_team_card *mine) {
     return e->comm->ops->publish(e->comm, e->team, team_bytes(e), &mine->team);
 }
 
-/* Other processes read this rank's parts and write them.  One that is stopped in the middle of its moves goes on some
- * day, when this rank may have given up: so what it writes is never the caller's memory, but a shadow. */
+/* Lets other processes read and write this rank's parts.  A process that is stopped in the middle of its moves may
+ * continue after this rank has given up, so it never writes the caller's memory, but a shadow. */
 static rsh_status open_parts(rsh_exec *e) {
     const rshi_parts *own = &e->peers[0].parts;
     for (int64_t k = 0; k < own->nsrc + own->ndst; k++)
@@ -110,7 +111,7 @@ static rsh_status open_parts(rsh_exec *e) {
     return rshi_exec_show_data(e, NULL, NULL);
 }
 
-/* It was in vain: this rank makes its own moves. */
+/* There is no team after all: this rank makes its own moves. */
 static void close_parts(rsh_exec *e) {
     const rshi_parts *own = &e->peers[0].parts;
     rshi_joint_free(e->joint);
@@ -118,7 +119,7 @@ static void close_parts(rsh_exec *e) {
     rshi_shadows_free(&e->shadows);
     e->shadows = (rshi_shadows){0};
     for (int64_t k = 0; k < own->nsrc + own->ndst; k++) e->shadow[k] = 0;
-    rshi_exec_show_data(e, NULL, NULL); /* as it was before, which needs nothing */
+    rshi_exec_show_data(e, NULL, NULL); /* cannot fail: publishes the same as before */
 }
 
 rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine) {
@@ -140,13 +141,13 @@ rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine) {
 static const rshi_team_card *card_of(const rsh_exec *e, int rank) { return rshi_comm_card(e->comm, rank); }
 static bool is_member(const rshi_team_card *card) { return card->sources || card->readers; }
 
-/* Does it read all of `read` ranks that anybody reads, and do all of `reading` ranks read it? */
+/* Does it read all of the `read` ranks that are read, and do all of the `reading` ranks read it? */
 static bool meets_all(const rshi_team_card *card, int64_t read, int64_t reading) {
     if (card->sources && card->sources != read - (card->readers > 0)) return false;
     return !card->readers || card->readers == reading - (card->sources > 0);
 }
 
-/* 0: they are none. */
+/* 0: the ranks are not a team. */
 static int64_t count_members(const rsh_exec *e) {
     int64_t read = 0, reading = 0, n = 0;
     for (int r = 0; r < e->comm->size; r++) {
@@ -161,7 +162,7 @@ static int64_t count_members(const rsh_exec *e) {
     return n;
 }
 
-/* All ranks come to the same numbers. */
+/* All ranks compute the same numbers. */
 static void plan_jobs(rsh_exec *e) {
     rshi_team_share *s = &e->team_share;
     int64_t slabs = 1;
@@ -176,8 +177,8 @@ static void plan_jobs(rsh_exec *e) {
     s->spans = rshi_max(1, rshi_min(slabs, s->bytes / programs / SPAN));
 }
 
-/* Members that do not read one another are peers too: a run ends for all of them or for none, so that each is waited
- * for by all.  There is room for them. */
+/* Adds members that do not read one another as peers too: a run ends for all of them or for none, so each is waited for
+ * by all.  The list has room for them. */
 static void add_peers(rsh_exec *e, const int *peer_of) {
     for (int r = 0; r < e->comm->size; r++) {
         if (peer_of[r] || !is_member(card_of(e, r))) continue;
@@ -188,8 +189,8 @@ static void add_peers(rsh_exec *e, const int *peer_of) {
     }
 }
 
-/* Nobody else has seen it, unless the exchange itself failed; then it stays. */
-static void withdraw(rsh_exec *e) {
+/* Frees the memory; no other rank has seen it, unless the exchange itself failed; then it stays. */
+static void free_unseen_team(rsh_exec *e) {
     if (!e->team || e->comm->dead) return;
     e->comm->ops->shared_free(e->comm, e->team, team_bytes(e));
     e->team = NULL;
@@ -197,7 +198,7 @@ static void withdraw(rsh_exec *e) {
 
 void rshi_team_join(rsh_exec *e, const int *peer_of, rsh_status bound) {
     if (bound) {
-        withdraw(e);
+        free_unseen_team(e);
         return;
     }
     if (card_of(e, 0)->possible) e->team = e->comm->ops->reach(e->comm, 0, card_of(e, 0)->team);
@@ -236,43 +237,43 @@ static void move_job(const rsh_exec *e, int64_t job) {
     }
 }
 
-static void look_up(const rsh_exec *e, int64_t member) {
+static void look_up_member(const rsh_exec *e, int64_t member) {
     rshi_team *c = e->team;
     rshi_exec_look_up_peers(c->member[member]);
     if (atomic_fetch_add_explicit(&c->looked_up, 1, memory_order_acq_rel) + 1 == c->lookups)
         rshi_flag_post(&c->known, e->runs + 1, true);
 }
 
-static rsh_status go_on(void *ctx, double waited) {
+static rsh_status no_check(void *ctx, double waited) {
     (void)ctx, (void)waited;
     return RSH_OK;
 }
 
-/* Addresses come first: no move begins before all are known. */
+/* Addresses are looked up first: no move begins before all are known. */
 static bool do_job(const rsh_exec *e, int64_t job) {
     rshi_team *c = e->team;
     if (job < c->lookups) {
-        look_up(e, job);
+        look_up_member(e, job);
         return true;
     }
-    if (c->lookups) rshi_flag_wait(&c->known, e->runs + 1, &e->comm->here->world->patience, go_on, NULL);
+    if (c->lookups) rshi_flag_wait(&c->known, e->runs + 1, &e->comm->here->world->patience, no_check, NULL);
     move_job(e, job - c->lookups);
     return true;
 }
 
-/* A member that has left, as far as that is known after a wait of so many seconds. */
+/* A member that has left, as far as that is known after waiting for so many seconds. */
 static const rshi_peer *find_lost(const rsh_exec *e, double waited) {
     for (int64_t i = 1; i < e->npeers; i++)
         if (e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited)) return &e->peers[i];
     return NULL;
 }
 
-/* The short way is for the usual case: no rank has left, member or not. */
+/* Checks the usual case first: no rank has left, member or not. */
 static bool all_are_there(const rsh_exec *e) { return !e->comm->ops->check_peer(e->comm, -1, 0) || !find_lost(e, 0); }
 
-/* The same among processes.  Who has a job is waited for, so that all still show what they did when they came; but a
- * process that was stopped in between may have been given up.  Those who did that had left before, and what was read of
- * them may be anything.  False: the job is not done, and the run never over. */
+/* The same for processes.  Other members wait for a process with a job, so all still publish the same memory as when
+ * they arrived.  But a process that was stopped may have been given up; ranks that did so have left before, and the
+ * data read from them are invalid.  False: the job is not done, and the run will never be over. */
 static bool do_joint_job(const rsh_exec *e, int64_t job) {
     rshi_joint *j = e->joint;
     atomic_store_explicit(&e->team->mover, e->comm->rank, memory_order_relaxed);
@@ -283,16 +284,16 @@ static bool do_joint_job(const rsh_exec *e, int64_t job) {
     return all_are_there(e);
 }
 
-/* Who finishes the last job lets members come to the next run, and wakes them. */
-static void finish(const rsh_exec *e) {
+/* The member that finishes the last job opens the next run and wakes the others. */
+static void finish_team_run(const rsh_exec *e) {
     rshi_team *c = e->team;
     uint64_t epoch = atomic_load_explicit(&c->come, memory_order_relaxed) / EPOCH;
     atomic_store_explicit(&c->come, (epoch + 1) * EPOCH, memory_order_release);
-    rshi_flag_post(&c->turn, turn_of(e, OVER), e->team_share.one_process);
+    rshi_flag_post(&c->phase, phase_value(e, OVER), e->team_share.one_process);
 }
 
-/* As many move as there are cores. */
-static void move(const rsh_exec *e) {
+/* As many members move as there are cores. */
+static void move_jobs(const rsh_exec *e) {
     rshi_team *c = e->team;
     int64_t all = c->lookups + e->team_share.spans * e->team_share.groups, mine = 0;
     if (atomic_fetch_add_explicit(&c->movers, 1, memory_order_relaxed) >= e->team_share.cores) return;
@@ -300,13 +301,13 @@ static void move(const rsh_exec *e) {
         mine += e->joint ? do_joint_job(e, job) : do_job(e, job);
     rshi_copy_fence();
     if (mine && atomic_fetch_add_explicit(&c->done, mine, memory_order_acq_rel) + mine == all)
-        finish(e);
+        finish_team_run(e);
 }
 
-/* ---- coming and going ---- */
+/* ---- arriving and leaving ---- */
 
-/* Nobody is left in the run before: who comes to this one has left it. */
-static void begin(const rsh_exec *e) {
+/* Resets the counters: all members have arrived, so none of them is still in the previous run. */
+static void begin_team_run(const rsh_exec *e) {
     rshi_team *c = e->team;
     bool moved = atomic_exchange_explicit(&c->moved, false, memory_order_relaxed);
     c->lookups = moved && !e->joint ? e->team_share.members : 0;
@@ -315,7 +316,7 @@ static void begin(const rsh_exec *e) {
     atomic_store_explicit(&c->next, 0, memory_order_relaxed);
     atomic_store_explicit(&c->done, 0, memory_order_relaxed);
     atomic_store_explicit(&c->movers, 0, memory_order_relaxed);
-    rshi_flag_post_to(&c->turn, turn_of(e, ALL_HERE), (int)rshi_max(1, e->team_share.cores - 1),
+    rshi_flag_post_to(&c->phase, phase_value(e, ALL_HERE), (int)rshi_max(1, e->team_share.cores - 1),
                       e->team_share.one_process);
 }
 
@@ -326,11 +327,11 @@ void rshi_team_come(rsh_exec *e) {
     e->team_share.come = true;
     uint64_t before = atomic_fetch_add_explicit(&c->come, 1, memory_order_acq_rel);
     e->team_share.epoch = before / EPOCH;
-    if ((int64_t)(before % EPOCH) + 1 == e->team_share.members) begin(e);
+    if ((int64_t)(before % EPOCH) + 1 == e->team_share.members) begin_team_run(e);
 }
 
-/* True: this rank was not missed. */
-static bool take_back(rsh_exec *e) {
+/* Takes back the arrival of this rank; true if the run had not begun. */
+static bool take_back_arrival(rsh_exec *e) {
     const rshi_team_share *s = &e->team_share;
     uint64_t come = atomic_load_explicit(&e->team->come, memory_order_relaxed);
     while (come / EPOCH == s->epoch && (int64_t)(come % EPOCH) < s->members)
@@ -340,7 +341,7 @@ static bool take_back(rsh_exec *e) {
     return false;
 }
 
-/* Is there a member that has not come and that ran on this core when it was last seen? */
+/* Is there a member that has not arrived and that last ran on this core? */
 static bool core_is_wanted(const rsh_exec *e) {
     for (int64_t i = 1; i < e->npeers; i++) {
         const rshi_peer *p = &e->peers[i];
@@ -349,28 +350,28 @@ static bool core_is_wanted(const rsh_exec *e) {
     return false;
 }
 
-/* Who offers its core while all the others there have come is switched away in vain, for one that waits as well: where
- * a run is short two such switches are as long as the run.  So it looks on for a moment. */
-static void stay_awake(const rsh_exec *e, int turn) {
+/* If all other members on this core have arrived, a yield would only switch to one that waits as well, and in a short
+ * run two such switches take as long as the run.  So the member polls for a moment. */
+static void poll_for_phase(const rsh_exec *e, int phase) {
     if (e->team_share.bytes > PATIENT_BYTES || e->npeers > FEW_PEERS) return;
-    for (int i = 0; i < LOOKS && !is_turn(e, turn) && !core_is_wanted(e); i++) rshi_relax();
+    for (int i = 0; i < LOOKS && !is_phase(e, phase) && !core_is_wanted(e); i++) rshi_relax();
 }
 
-/* Is there a reason to give up a run that has begun?  Who moves is the one that lets the others wait. */
-static rsh_status look_at_members(void *ctx, double waited) {
+/* Is there a reason to give up a run that has begun?  The others wait for the rank that moves. */
+static rsh_status check_members(void *ctx, double waited) {
     const rsh_exec *e = ctx;
-    double enough = e->comm->here->world->patience.nap / 2; /* to ask who lives, and not whether anybody is late */
+    double enough = e->comm->here->world->patience.nap / 2; /* checks who is alive, not who is late */
     for (int64_t i = 1; i < e->npeers; i++)
         RSH_TRY(e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited < enough ? waited : enough));
     int mover = atomic_load_explicit(&e->team->mover, memory_order_relaxed);
     return e->comm->ops->check_peer(e->comm, mover == e->comm->rank ? e->peers[1].rank : mover, waited);
 }
 
-/* Among threads nothing can go wrong any more. */
-static rsh_status see_it_through(rsh_exec *e, const rshi_patience *p) {
-    if (!is_turn(e, OVER)) move(e);
-    stay_awake(e, OVER);
-    return rshi_flag_wait(&e->team->turn, turn_of(e, OVER), p, e->joint ? look_at_members : go_on, e);
+/* Finishes a run that has begun.  With threads this cannot fail. */
+static rsh_status finish_begun_run(rsh_exec *e, const rshi_patience *p) {
+    if (!is_phase(e, OVER)) move_jobs(e);
+    poll_for_phase(e, OVER);
+    return rshi_flag_wait(&e->team->phase, phase_value(e, OVER), p, e->joint ? check_members : no_check, e);
 }
 
 static rshi_patience patience_of(const rsh_exec *e) {
@@ -380,40 +381,40 @@ static rshi_patience patience_of(const rsh_exec *e) {
     return p;
 }
 
-/* Processes that have begun are not waited for here: one of them may be stopped. */
+/* Does not wait for a run of processes that has begun, because one of them may be stopped. */
 void rshi_team_leave(rsh_exec *e) {
     if (!e->team || !e->team_share.come) return;
     rshi_patience p = patience_of(e);
-    bool left = take_back(e) || is_turn(e, OVER);
-    if (!left && !e->joint) left = !see_it_through(e, &p);
+    bool left = take_back_arrival(e) || is_phase(e, OVER);
+    if (!left && !e->joint) left = !finish_begun_run(e, &p);
     e->team_share.come = !left;
 }
 
-/* Several may refuse a run at once; one of them speaks. */
-static bool is_first(rshi_team *c, uint64_t run) {
+/* Several members may refuse a run at once; the first one writes its message. */
+static bool is_first_to_refuse(rshi_team *c, uint64_t run) {
     uint64_t seen = atomic_load_explicit(&c->speaker, memory_order_relaxed);
     while (seen < run)
         if (atomic_compare_exchange_weak(&c->speaker, &seen, run)) return true;
     return false;
 }
 
-/* A run that is refused is over for all, once every member has said so by its own flag: until then nobody is in the
- * next one, and the sentence stays. */
+/* A refused run is over for all once every member has said so by its own flag.  Until then no member is in the next
+ * run, so the message stays valid. */
 void rshi_team_refuse(rsh_exec *e) {
     rshi_team *c = e->team;
     if (!c) return;
     rshi_team_leave(e);
-    if (is_turn(e, OVER) || !is_first(c, e->runs + 1)) return;
+    if (is_phase(e, OVER) || !is_first_to_refuse(c, e->runs + 1)) return;
     c->refusal = *e->refusal;
     atomic_store_explicit(&c->refused, e->runs + 1, memory_order_release);
-    rshi_flag_post(&c->turn, turn_of(e, OVER), e->team_share.one_process);
+    rshi_flag_post(&c->phase, phase_value(e, OVER), e->team_share.one_process);
 }
 
 /* ---- waiting ---- */
 
 typedef struct wait_for_all {
     rsh_exec *e;
-    const rshi_peer *missing; /* a member that has not begun the run; NULL: none was found */
+    const rshi_peer *missing; /* a member that has not begun the run; NULL: none */
     double waited;
 } wait_for_all;
 
@@ -423,8 +424,8 @@ static const rshi_peer *find_missing(const rsh_exec *e) {
     return NULL;
 }
 
-/* After a nap in vain: who is missing?  If nobody is, somebody may have come and left again. */
-static rsh_status look_around(void *ctx, double waited) {
+/* After a sleep: finds a missing member.  If there is none, a member may have arrived and left again. */
+static rsh_status find_missing_after_sleep(void *ctx, double waited) {
     wait_for_all *w = ctx;
     if (waited <= 0) return RSH_OK;
     w->missing = find_missing(w->e);
@@ -434,27 +435,27 @@ static rsh_status look_around(void *ctx, double waited) {
     return RSH_OK;
 }
 
-/* A member that is long in coming is waited for by its own flag, which tells if it never will. */
+/* Waits for a missing member by its own flag, which also tells if it will never arrive. */
 static rsh_status await_all(rsh_exec *e, const rshi_patience *p) {
     for (;;) {
         wait_for_all w = {.e = e};
         bool there;
-        stay_awake(e, ALL_HERE);
-        rsh_status st = rshi_flag_wait(&e->team->turn, turn_of(e, ALL_HERE), p, look_around, &w);
+        poll_for_phase(e, ALL_HERE);
+        rsh_status st = rshi_flag_wait(&e->team->phase, phase_value(e, ALL_HERE), p, find_missing_after_sleep, &w);
         if (!st || !w.missing) return rshi_comm_verdict(e->comm, st);
         RSH_TRY(rshi_exec_await_value(e, w.missing, rshi_flag_value(e, w.missing->start, 0), true, &there));
     }
 }
 
-/* It moves what it can, also where it may not wait. */
+/* Moves what it can, even if it may not wait. */
 static rsh_status await_end(rsh_exec *e, const rshi_patience *p, bool may_wait, bool *there) {
-    if (may_wait) RSH_TRY(rshi_comm_verdict(e->comm, see_it_through(e, p)));
-    else if (!is_turn(e, OVER)) move(e);
-    *there = is_turn(e, OVER);
+    if (may_wait) RSH_TRY(rshi_comm_verdict(e->comm, finish_begun_run(e, p)));
+    else if (!is_phase(e, OVER)) move_jobs(e);
+    *there = is_phase(e, OVER);
     return RSH_OK;
 }
 
-/* Who keeps this rank from going on, for those who do not wait but ask now and then. */
+/* Finds the rank that this one waits for, for callers that test instead of waiting. */
 static void note_missing(rsh_exec *e) {
     const rshi_peer *missing = find_missing(e);
     if (!missing) missing = find_lost(e, e->asked);
@@ -465,7 +466,7 @@ rsh_status rshi_team_run(rsh_exec *e, bool may_wait, bool *there) {
     rshi_patience p = patience_of(e);
     e->missing = -1;
     if (may_wait) RSH_TRY(await_all(e, &p));
-    bool begun = *there = is_turn(e, ALL_HERE);
+    bool begun = *there = is_phase(e, ALL_HERE);
     if (begun) RSH_TRY(await_end(e, &p, may_wait, there));
     if (!*there && (!begun || e->joint)) note_missing(e);
     if (!*there) return RSH_OK;

@@ -1,4 +1,4 @@
-/* Transit: a reshard that has begun and not ended, in a binding that the comm has lent. */
+/* Transit: a reshard in progress, with a binding that the comm lends. */
 #include "plan/plan.h"
 #include "shard/lease.h"
 #include "shard/shard.h"
@@ -6,13 +6,13 @@
 struct rsh_transit {
     rsh_comm *comm;
     rshi_lease lease;
-    rsh_sharded *src; /* owned: on the caller's elements */
-    rsh_sharded *dst; /* owned: until wait gives it away */
-    rsh_status status; /* how the run ended */
+    rsh_sharded *src; /* owned: shares the caller's elements */
+    rsh_sharded *dst; /* owned, until wait returns it */
+    rsh_status status; /* of the run, when it has ended */
     bool ended;
 };
 
-/* Memory of both sides, in the comm's own list. */
+/* Lists the memory of both sides, in the comm's own list. */
 static rsh_status list_memory(const rsh_transit *t, rsh_memory *memory[2]) {
     int64_t nsrc = t->src->nparts, n = nsrc + t->dst->nparts;
     memory[0] = rshi_comm_cache_room(t->comm, RSHI_ROOM_MEMORY, (size_t)n * sizeof(rsh_memory));
@@ -23,9 +23,9 @@ static rsh_status list_memory(const rsh_transit *t, rsh_memory *memory[2]) {
     return RSH_OK;
 }
 
-/* Everything that needs no other rank. */
-static rsh_status prepare(rsh_transit *t, const rsh_sharded *src, const rsh_layout *to, const rsh_plan_opts *opts,
-                          const rsh_plan **plan, rsh_memory *memory[2]) {
+/* Does everything that needs no other rank. */
+static rsh_status prepare_transit(rsh_transit *t, const rsh_sharded *src, const rsh_layout *to,
+                                  const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     RSH_REQUIRE(to, RSH_EVALUE, "reshard: layout is NULL");
     const rsh_layout *from = src->layout;
     RSH_TRY(rshi_plan_cached(t->comm, 1, &from, &to, opts, plan));
@@ -34,7 +34,7 @@ static rsh_status prepare(rsh_transit *t, const rsh_sharded *src, const rsh_layo
     return list_memory(t, memory);
 }
 
-static void drop(rsh_transit *t) {
+static void free_transit(rsh_transit *t) {
     if (!t) return;
     rsh_sharded_free(t->src);
     rsh_sharded_free(t->dst);
@@ -48,11 +48,11 @@ rsh_status rshi_transit_begin(rsh_comm *comm, const rshi_call *call, rsh_status 
     rsh_transit *t = ready ? NULL : RSHI_NEW(rsh_transit);
     rsh_status st = ready ? ready : t ? RSH_OK : rshi_nomem();
     if (!st) *t = (rsh_transit){.comm = comm};
-    if (!st) st = prepare(t, src, to, opts, &plan, memory);
+    if (!st) st = prepare_transit(t, src, to, opts, &plan, memory);
     rshi_lease lease = {.clients = NULL};
     st = rshi_lease_begin(comm, call, st, plan, memory[0], memory[1], &lease);
     if (st) {
-        drop(t);
+        free_transit(t);
         return st;
     }
     t->lease = lease;
@@ -68,8 +68,8 @@ rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to, const
     return rshi_transit_begin(src->comm, &(rshi_call){.name = "reshard"}, st, src, to, opts, out);
 }
 
-/* The run is over: the comm gets its binding back. */
-static rsh_status end(rsh_transit *t, rsh_status status) {
+/* The run has ended: returns the binding to the comm. */
+static rsh_status end_transit(rsh_transit *t, rsh_status status) {
     rshi_comm_cache *clients = t->lease.clients;
     t->ended = true;
     t->status = status;
@@ -77,7 +77,7 @@ static rsh_status end(rsh_transit *t, rsh_status status) {
     rsh_sharded_free(t->src);
     t->src = NULL;
     clients->execs--;
-    rshi_comm_client_gone(t->comm); /* which may be freed from here on */
+    rshi_comm_client_gone(t->comm); /* may free the comm */
     return status;
 }
 
@@ -88,13 +88,13 @@ rsh_status rsh_transit_test(rsh_transit *t, bool *done) {
     if (t->ended) return t->status;
     rsh_status st = rsh_exec_test(t->lease.exec, done);
     if (st) *done = true;
-    return st ? end(t, st) : RSH_OK;
+    return st ? end_transit(t, st) : RSH_OK;
 }
 
 rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out) {
     RSH_NEEDS(t);
     RSH_NEEDS(out);
-    if (!t->ended) end(t, rsh_exec_wait(t->lease.exec));
+    if (!t->ended) end_transit(t, rsh_exec_wait(t->lease.exec));
     RSH_TRY(t->status);
     RSH_REQUIRE(t->dst, RSH_EVALUE, "the result of this transit was already taken");
     *out = t->dst;
@@ -103,7 +103,7 @@ rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out) {
 }
 
 void rsh_transit_free(rsh_transit *t) {
-    if (!t || (!t->ended && rshi_comm_own(t->comm))) return; /* a forked child has no part in it */
-    if (!t->ended) end(t, rsh_exec_wait(t->lease.exec));
-    drop(t);
+    if (!t || (!t->ended && rshi_comm_own(t->comm))) return; /* a forked child does not own it */
+    if (!t->ended) end_transit(t, rsh_exec_wait(t->lease.exec));
+    free_transit(t);
 }

@@ -1,7 +1,7 @@
-/* Weave: finds tasks that together fill a stretch of destination, by their place in it.
+/* Weave: finds tasks that together fill a range of the destination, by their offsets in it.
  *
- * Tasks with the same steps in the same part are sorted by where they start; those of one weave then follow each other
- * without a gap until they meet the second row of the first. */
+ * Tasks with the same steps in the same part are sorted by offset.  Those of one weave then follow each other without a
+ * gap until the second row of the first. */
 #include "shard/weave.h"
 
 #include <stdlib.h>
@@ -15,27 +15,27 @@ static int by_steps(const void *a, const void *b, void *ctx) {
     return (s->offset > t->offset) - (s->offset < t->offset);
 }
 
-static bool alike(const rshi_task *s, const rshi_task *t) {
+static bool same_steps(const rshi_task *s, const rshi_task *t) {
     return s->stage == t->stage && s->part == t->part && !rshi_move_compare_steps(&s->move, &t->move);
 }
 
 static int64_t row_bytes(const rshi_task *t) { return t->move.n[t->move.nd - 1] * t->move.unit; }
 
-/* Tasks of list[0], list[1], ... that follow each other; 0: they do not fill a round. */
+/* The number of tasks list[0], list[1], ... that follow each other; 0: they do not fill a round. */
 static int length_of(const rshi_task *tasks, const int64_t *list, int64_t n) {
     const rshi_task *first = &tasks[list[0]];
     int64_t end = first->offset + row_bytes(first), round = first->move.ds[first->move.nd - 2];
     int k = 1;
     for (; k < n && k < RSHI_WEAVE_MOST && end < first->offset + round; k++) {
         const rshi_task *t = &tasks[list[k]];
-        if (!alike(first, t) || t->offset != end) return 0;
+        if (!same_steps(first, t) || t->offset != end) return 0;
         end += row_bytes(t);
     }
     return end == first->offset + round ? k : 0;
 }
 
-/* What is left of a task without its first `count` rows of every plane. */
-static void shorten(rshi_program *g, rshi_task *t, int64_t count) {
+/* Removes the first `count` rows of every plane from a task. */
+static void remove_rows(rshi_program *g, rshi_task *t, int64_t count) {
     rshi_move *m = &t->move;
     int d = m->nd - 2;
     t->offset += count * m->ds[d];
@@ -44,17 +44,17 @@ static void shorten(rshi_program *g, rshi_task *t, int64_t count) {
     if (!m->n[d]) m->kernel = RSHI_KERNEL_NONE;
 }
 
-/* Sources, strides and rows of a new task. */
-static rsh_status make_room(rshi_program *g, int n) {
+/* Makes room for sources, strides and rows of a new task. */
+static rsh_status grow_for_weave(rshi_program *g, int n) {
     RSH_TRY(RSHI_GROW(g->tasks, g->ntasks + 1, &g->tasks_room));
     RSH_TRY(RSHI_GROW(g->sources, g->nsources + n, &g->sources_room));
     return RSHI_GROW(g->woven, g->nwoven + 1, &g->woven_room);
 }
 
-static rsh_status weave(rshi_program *g, const int64_t *list, int n) {
+static rsh_status weave_tasks(rshi_program *g, const int64_t *list, int n) {
     const rshi_move *moves[RSHI_WEAVE_MOST];
     int64_t count;
-    RSH_TRY(make_room(g, n));
+    RSH_TRY(grow_for_weave(g, n));
     rshi_woven *w = g->woven[g->nwoven] = rshi_alloc(1, sizeof *w);
     if (!w) return rshi_nomem();
     g->nwoven++;
@@ -64,7 +64,7 @@ static rsh_status weave(rshi_program *g, const int64_t *list, int n) {
     t.first_source = g->nsources;
     for (int k = 0; k < n; k++) {
         g->sources[g->nsources++] = g->sources[g->tasks[list[k]].first_source];
-        shorten(g, &g->tasks[list[k]], count + (k < t.move.tail));
+        remove_rows(g, &g->tasks[list[k]], count + (k < t.move.tail));
     }
     g->tasks[g->ntasks++] = t;
     g->most_sources = rshi_max(g->most_sources, n);
@@ -75,7 +75,7 @@ static rsh_status weave_list(rshi_program *g, int64_t *list, int64_t n) {
     qsort_r(list, (size_t)n, sizeof *list, by_steps, g->tasks);
     for (int64_t i = 0; i < n;) {
         int length = length_of(g->tasks, list + i, n - i);
-        if (length > 1) RSH_TRY(weave(g, list + i, length));
+        if (length > 1) RSH_TRY(weave_tasks(g, list + i, length));
         i += length > 1 ? length : 1;
     }
     return RSH_OK;

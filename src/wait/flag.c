@@ -1,9 +1,9 @@
-/* Flag: spin shortly, yield, then sleep in the kernel.
+/* Flag: polls for a short while, yields, then sleeps in the kernel.
  *
- * No wake-up is lost: a sleeper counts itself in `sleepers` before it looks at the value for the last time, a poster
- * sets the value before it looks at `sleepers`, both sequentially consistent, so at least one of them sees the other;
- * and the kernel compares the value again before it lets the sleeper sleep.  Naps are bounded all the same, since who
- * leaves cannot find every flag that somebody sleeps on. */
+ * No wake-up is lost: a sleeper increments `sleepers` before it reads the value for the last time, and a poster sets
+ * the value before it reads `sleepers`.  Both are sequentially consistent, so at least one of them sees the other.  The
+ * kernel compares the value again before it puts the sleeper to sleep.  Sleeps are bounded all the same, because a rank
+ * that leaves cannot find every flag on which others sleep. */
 #include "wait/wait.h"
 
 #include <limits.h>
@@ -14,14 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAP 0.05 /* seconds */
+#define NAP 0.05 /* seconds of one sleep */
 #define DEFAULT_TIMEOUT 1800.0
-#define PARTING 0.002 /* seconds between two moves of a thread to another core */
+#define PARTING 0.002 /* seconds between two moves of a thread to another core, at least */
 
-/* Operations of the system call futex.  <linux/futex.h> has them too, but is not installed with every C library. */
+/* Operations of the system call futex.  <linux/futex.h> defines them too, but not every C library installs it. */
 enum { WAIT = 0, WAKE = 1, ONE_PROCESS = 128 };
 
-/* The half of the value that the kernel compares: the low one, which changes with every post. */
+/* The half of the value that the kernel compares: the low one, because it changes with every post. */
 static void *futex_word(rshi_flag *flag) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return (char *)&flag->value + 4;
@@ -36,7 +36,7 @@ static void futex_sleep(rshi_flag *flag, uint32_t seen, const rshi_patience *p) 
     syscall(SYS_futex, futex_word(flag), p->one_process ? WAIT | ONE_PROCESS : WAIT, seen, &nap, NULL, 0);
 }
 
-static bool reached(rshi_flag *flag, uint64_t target) {
+static bool flag_reached(rshi_flag *flag, uint64_t target) {
     return atomic_load_explicit(&flag->value, memory_order_acquire) >= target;
 }
 
@@ -44,14 +44,14 @@ bool rshi_flag_is_near(const rshi_flag *flag) {
     return atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) == sched_getcpu() + 1;
 }
 
-/* Two ranks that wait for one another on the same core take turns by way of the scheduler, which is slow and which the
- * scheduler takes for normal.  Where there is a core for each, the one that waits moves to another: it forbids itself
- * this core for a moment.  Now and then at most, since there may be good reasons for where it is.
+/* Two ranks on the same core that wait for each other alternate through the scheduler, which is slow and which the
+ * scheduler does not correct.  If there are enough cores, the waiting rank moves to another one by removing this core
+ * from its affinity mask for a moment.  This is done rarely, because there may be good reasons for the placement.
  *
- * Others may change where this thread runs (taskset -p, a launcher that binds late), and their word counts: what is no
- * longer as this thread set it stays.  The kernel has no way to compare and set in one call, so a change that falls
- * between two of these calls, under a microsecond apart, is still undone. */
-static void part_ways(const rshi_flag *flag) {
+ * Others may change the affinity of this thread (taskset -p, a launcher that binds late), and their setting has
+ * precedence: a mask that this thread did not set is kept.  The kernel cannot compare and set in one call, so a change
+ * between two of these calls, less than a microsecond apart, is still undone. */
+static void move_to_other_core(const rshi_flag *flag) {
     static _Thread_local double last;
     int here = sched_getcpu();
     cpu_set_t allowed, others, now_allowed;
@@ -66,18 +66,18 @@ static void part_ways(const rshi_flag *flag) {
     sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
-static bool stay_awake(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+static bool poll_then_yield(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
     for (int i = 0; i < p->spins; i++) {
-        if (reached(flag, target)) return true;
+        if (flag_reached(flag, target)) return true;
         rshi_relax();
     }
-    if (p->roomy) part_ways(flag);
-    for (int i = 0; i < p->yields && !reached(flag, target); i++)
+    if (p->roomy) move_to_other_core(flag);
+    for (int i = 0; i < p->yields && !flag_reached(flag, target); i++)
         if (!rshi_yield()) break;
-    return reached(flag, target);
+    return flag_reached(flag, target);
 }
 
-static void nap(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
+static void sleep_on_flag(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
     atomic_fetch_add(&flag->sleepers, 1);
     uint64_t seen = atomic_load(&flag->value);
     if (seen < target) futex_sleep(flag, (uint32_t)seen, p);
@@ -85,18 +85,18 @@ static void nap(rshi_flag *flag, uint64_t target, const rshi_patience *p) {
 }
 
 rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p, rshi_wait_check check, void *ctx) {
-    if (stay_awake(flag, target, p)) return RSH_OK;
+    if (poll_then_yield(flag, target, p)) return RSH_OK;
     rshi_watch watch = {0};
     for (;;) {
         rsh_status st = check(ctx, rshi_watch_look(&watch, RSHI_WATCH_STEP));
-        if (reached(flag, target)) return RSH_OK;
+        if (flag_reached(flag, target)) return RSH_OK;
         if (st) return st;
-        nap(flag, target, p);
-        if (reached(flag, target)) return RSH_OK;
+        sleep_on_flag(flag, target, p);
+        if (flag_reached(flag, target)) return RSH_OK;
     }
 }
 
-static void rouse(rshi_flag *flag, int n, bool one_process) {
+static void wake_sleepers(rshi_flag *flag, int n, bool one_process) {
     if (!atomic_load(&flag->sleepers)) return;
     syscall(SYS_futex, futex_word(flag), one_process ? WAKE | ONE_PROCESS : WAKE, n, NULL, NULL, 0);
 }
@@ -104,14 +104,14 @@ static void rouse(rshi_flag *flag, int n, bool one_process) {
 void rshi_flag_post_to(rshi_flag *flag, uint64_t value, int n, bool one_process) {
     atomic_store_explicit(&flag->core, sched_getcpu() + 1, memory_order_relaxed);
     atomic_store(&flag->value, value);
-    rouse(flag, n, one_process);
+    wake_sleepers(flag, n, one_process);
 }
 
 void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process) {
     rshi_flag_post_to(flag, value, INT_MAX, one_process);
 }
 
-void rshi_flag_rouse(rshi_flag *flag, bool one_process) { rouse(flag, INT_MAX, one_process); }
+void rshi_flag_rouse(rshi_flag *flag, bool one_process) { wake_sleepers(flag, INT_MAX, one_process); }
 
 int rshi_cores(void) {
     cpu_set_t set;
@@ -148,10 +148,10 @@ rsh_status rshi_report_all_late(double waited, double timeout) {
                      waited, timeout);
 }
 
-/* A rank with a core of its own looks for a microsecond or two; one that shares its core would only keep others from
- * what it waits for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a
- * virtual machine): on a core that nobody else wants this is another way of looking, on one that somebody wants it lets
- * him have it.  In a crowd the yields themselves are the load, so there it sleeps at once. */
+/* A rank with its own core polls for a microsecond or two; a rank that shares its core would only delay the rank it
+ * waits for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a virtual
+ * machine): on a free core this amounts to polling, on a busy one it gives way.  With many ranks the yields themselves
+ * are the load, so it sleeps almost at once. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
     int cores = rshi_cores();
     return (rshi_patience){

@@ -1,7 +1,7 @@
 /* Pool: threads that wait for work and take tasks from one counter; the caller takes tasks too.
  *
- * A job is open while the low bit of `entered` is set.  A worker enters an open job by counting itself in there, and
- * the caller, when the tasks have run out, closes the job and waits for those inside only: a worker that slept through
+ * A job is open while the low bit of `entered` is set.  A worker enters an open job by adding itself there.  When the
+ * tasks have run out, the caller closes the job and waits only for the workers inside, so a worker that slept through
  * the job delays nobody. */
 #include "wait/wait.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define OPEN ((uint64_t)1)
-#define ENTRANT ((uint64_t)2) /* what a worker adds to `entered` */
+#define ENTRANT ((uint64_t)2) /* added to `entered` by a worker */
 
 typedef void (*task_fn)(void *ctx, int64_t i, int worker);
 
@@ -23,18 +23,18 @@ typedef struct worker {
 } worker;
 
 struct rsh_pool {
-    rshi_flag jobs;   /* jobs so far: what idle workers wait on */
-    rshi_flag vacant; /* jobs that the last worker has left: what the caller waits on */
+    rshi_flag jobs;   /* number of jobs so far; idle workers wait on it */
+    rshi_flag vacant; /* the last job that all workers have left; the caller waits on it */
     _Alignas(64) _Atomic uint64_t entered;
     _Alignas(64) _Atomic int64_t next; /* task */
-    /* Written by the caller while the job is closed and nobody is inside. */
+    /* Written by the caller while the job is closed and no worker is inside. */
     _Alignas(64) task_fn task;
     void *ctx;
     int64_t ntasks;
     uint64_t job;
     atomic_bool quit;
     int size;
-    uint32_t process; /* that has the threads */
+    uint32_t process; /* the process that has the threads */
     rshi_patience patience;
     worker workers[]; /* [size]; entry 0 is unused */
 };
@@ -47,7 +47,7 @@ static void take_tasks(rsh_pool *pool, int worker) {
     }
 }
 
-static bool enter(rsh_pool *pool) {
+static bool enter_job(rsh_pool *pool) {
     uint64_t now = atomic_load_explicit(&pool->entered, memory_order_relaxed);
     while (now & OPEN)
         if (atomic_compare_exchange_weak_explicit(&pool->entered, &now, now + ENTRANT, memory_order_acquire,
@@ -56,29 +56,30 @@ static bool enter(rsh_pool *pool) {
     return false;
 }
 
-/* Who leaves a closed job last tells the caller.  The job's number is read while the caller cannot begin another. */
-static void go_out(rsh_pool *pool) {
+/* The last worker to leave a closed job tells the caller.  The job number is read before, while the caller cannot begin
+ * another job. */
+static void leave_job(rsh_pool *pool) {
     uint64_t job = pool->job;
     uint64_t before = atomic_fetch_sub_explicit(&pool->entered, ENTRANT, memory_order_acq_rel);
     if (before == ENTRANT) rshi_flag_post(&pool->vacant, job, true);
 }
 
-/* Work may be long in coming. */
+/* Workers wait without a timeout. */
 static rsh_status no_check(void *ctx, double waited) {
     (void)ctx, (void)waited;
     return RSH_OK;
 }
 
-static void *be_worker(void *arg) {
+static void *worker_main(void *arg) {
     worker *w = arg;
     rsh_pool *pool = w->pool;
     for (uint64_t seen = 0;;) {
         rshi_flag_wait(&pool->jobs, seen + 1, &pool->patience, no_check, NULL);
         seen = atomic_load_explicit(&pool->jobs.value, memory_order_acquire);
         if (atomic_load_explicit(&pool->quit, memory_order_relaxed)) return NULL;
-        if (!enter(pool)) continue;
+        if (!enter_job(pool)) continue;
         take_tasks(pool, w->index);
-        go_out(pool);
+        leave_job(pool);
     }
 }
 
@@ -104,31 +105,31 @@ void rsh_pool_run(rsh_pool *pool, int64_t ntasks, task_fn task, void *ctx) {
     rshi_flag_wait(&pool->vacant, pool->job, &pool->patience, no_check, NULL);
 }
 
-/* Stop and join workers 1..last. */
-static void dismiss(rsh_pool *pool, int last) {
+/* Stops and joins workers 1..last. */
+static void stop_workers(rsh_pool *pool, int last) {
     atomic_store_explicit(&pool->quit, true, memory_order_relaxed);
     rshi_flag_post(&pool->jobs, pool->job + 1, true);
     for (int i = 1; i <= last; i++) pthread_join(pool->workers[i].thread, NULL);
 }
 
-/* The program's signals are not for workers to handle: a thread starts with its maker's mask. */
+/* Workers must not handle the program's signals, so they start with all signals blocked. */
 static int start_worker(worker *w) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&w->thread, NULL, be_worker, w);
+    int error = pthread_create(&w->thread, NULL, worker_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 
-static rsh_status hire(rsh_pool *pool) {
+static rsh_status start_workers(rsh_pool *pool) {
     for (int i = 1; i < pool->size; i++) {
         worker *w = &pool->workers[i];
         w->pool = pool;
         w->index = i;
         int error = start_worker(w);
         if (!error) continue;
-        dismiss(pool, i - 1);
+        stop_workers(pool, i - 1);
         return rshi_fail(RSH_ERUNTIME, "cannot start worker thread %d of %d: %s", i, pool->size, strerror(error));
     }
     return RSH_OK;
@@ -144,8 +145,8 @@ rsh_status rsh_pool_new(int n, rsh_pool **out) {
     pool->size = size;
     pool->process = rshi_process_new();
     pool->patience = rshi_patience_for(size, true, 1);
-    pool->patience.nap = 3600; /* nobody leaves a pool: nothing to look around for */
-    rsh_status st = hire(pool);
+    pool->patience.nap = 3600; /* nobody leaves a pool, so there is nothing to check between sleeps */
+    rsh_status st = start_workers(pool);
     if (st) {
         rshi_free_data(pool, pool_bytes(size));
         return st;
@@ -156,6 +157,6 @@ rsh_status rsh_pool_new(int n, rsh_pool **out) {
 
 void rsh_pool_free(rsh_pool *pool) {
     if (!pool) return;
-    if (pool->process == rshi_process()) dismiss(pool, pool->size - 1);
+    if (pool->process == rshi_process()) stop_workers(pool, pool->size - 1);
     rshi_free_data(pool, pool_bytes(pool->size));
 }

@@ -1,4 +1,4 @@
-/* wait: how a rank waits for a counter in memory that another rank advances. */
+/* wait: waiting for a counter in memory that another rank advances. */
 #ifndef RESHARD_WAIT_WAIT_H
 #define RESHARD_WAIT_WAIT_H
 
@@ -6,31 +6,31 @@
 
 #include "base/base.h"
 
-/* A 64-bit counter on a cache line of its own that its owner advances and peers wait for; lives in
- * shared memory. */
+/* A 64-bit counter on its own cache line that its owner advances and peers wait for; in shared
+ * memory. */
 typedef struct rshi_flag {
     _Atomic uint64_t value;
     _Atomic uint32_t sleepers; /* waiters that may need a wake-up call */
-    _Atomic int32_t core;      /* where it was last posted, counted from 1; 0: not known */
+    _Atomic int32_t core;      /* on which it was last posted, counted from 1; 0: unknown */
     char pad[64 - sizeof(uint64_t) - 2 * sizeof(uint32_t)];
 } rshi_flag;
 
 /* How long a waiter stays awake before it sleeps in the kernel, and when it gives up. */
 typedef struct rshi_patience {
-    int spins;        /* busy looks at the flag */
-    int yields;       /* looks with a yield before each, while nobody wants the core */
-    int cores;        /* that all ranks have together */
+    int spins;        /* polls without a yield */
+    int yields;       /* polls with a yield, while no other thread needs the core */
+    int cores;        /* of all ranks together */
     bool roomy;       /* there is a core for every rank */
-    bool one_process; /* all waiters and posters share one address space: the cheaper futex */
-    double nap;       /* seconds of sleep after which a waiter looks around */
+    bool one_process; /* all ranks share one address space: use private futexes */
+    double nap;       /* seconds of sleep after which a waiter checks its peers */
     double timeout;   /* seconds until it gives up */
 } rshi_patience;
 
-/* Let others have the core for a moment.  False: somebody wants it for long, so that whoever waits
- * had better sleep. */
+/* Yields the core for a moment.  False: another thread needs it for long, so the waiter should
+ * sleep. */
 bool rshi_yield(void);
 
-/* A moment between two busy looks. */
+/* Pauses between two polls. */
 static inline void rshi_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -39,36 +39,36 @@ static inline void rshi_relax(void) {
 #endif
 }
 
-/* Cores this process may run on. */
+/* The number of cores that this process may run on. */
 int rshi_cores(void);
-/* Which they are: bits by core number, modulo as many as there are.  None if it cannot be told. */
+/* The set of these cores: bits by core number, modulo the number of bits.  Empty if unknown. */
 #define RSHI_CORE_WORDS 4
 void rshi_cores_mark(uint64_t set[RSHI_CORE_WORDS]);
 
 /* Seconds of RESHARD_TIMEOUT, 1800 if unset; RSH_EVALUE if it is not a positive number. */
 rsh_status rshi_read_timeout(double *seconds);
-/* RSH_ETIMEOUT, for a wait that no rank in particular could have ended. */
+/* Returns RSH_ETIMEOUT for a wait that did not depend on a single rank. */
 rsh_status rshi_report_all_late(double waited, double timeout);
-/* Patience for `ranks` that run on the cores of this process. */
+/* The patience for `ranks` ranks on the cores of this process. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout);
 
-/* Is it any use to wait on?  Asked when the short wait was in vain and then at every nap's end,
- * with the seconds waited so far. RSH_OK: go on; else the wait ends with that status, unless the
- * flag got there after all. */
+/* Should the wait continue?  Called when polling has failed and then after every sleep, with the
+ * seconds waited so far.  RSH_OK: continue; otherwise the wait ends with that status, unless the
+ * flag has reached its target meanwhile. */
 typedef rsh_status (*rshi_wait_check)(void *ctx, double waited);
 
 /* Was it last posted on the core that this thread runs on? */
 bool rshi_flag_is_near(const rshi_flag *flag);
 
-/* Wait until flag->value >= target (acquire). */
+/* Waits until flag->value >= target (acquire). */
 rsh_status rshi_flag_wait(rshi_flag *flag, uint64_t target, const rshi_patience *p,
                           rshi_wait_check check, void *ctx);
-/* Set flag->value (release) and wake its sleepers.  Only the flag's owner posts, so the flag
+/* Sets flag->value (release) and wakes its sleepers.  Only the flag's owner posts, so the flag
  * outlives the call. */
 void rshi_flag_post(rshi_flag *flag, uint64_t value, bool one_process);
-/* The same, and wake at most n of its sleepers. */
+/* The same, but wakes at most n of its sleepers. */
 void rshi_flag_post_to(rshi_flag *flag, uint64_t value, int n, bool one_process);
-/* Wake the sleepers without news, so that they look around. */
+/* Wakes the sleepers without a new value, so that they check their peers. */
 void rshi_flag_rouse(rshi_flag *flag, bool one_process);
 
 #endif

@@ -1,17 +1,17 @@
-/* Farewells of a link: said, heard, and what follows for those who wait. */
+/* Farewells of a link: sending and receiving them, and how waiting ranks react. */
 #include "wire/wire.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define HEARING 10.0 /* seconds in which the rest of a farewell must come */
-#define ASKING 0.03  /* seconds between two questions to the node, which asks the kernel */
-#define GRACE 0.2    /* seconds in which the farewell of a rank that its node misses may still come */
-#define PARTING 0.1  /* seconds that words have to go where there is no link */
+#define HEARING 10.0 /* seconds in which the rest of a farewell must arrive */
+#define ASKING 0.03  /* seconds between two checks of the node, which asks the kernel */
+#define GRACE 0.2    /* seconds in which the farewell of a rank that its node misses may still arrive */
+#define PARTING 0.1  /* seconds to send a farewell if there is no link */
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
-/* A message that is on its way already, at l->ear. */
+/* Receives a message whose arrival was announced, at l->ear. */
 static rsh_status receive_now(rshi_link *l, int peer, int tag, size_t bytes) {
     rshi_vigil v = {0};
     int64_t left = 1;
@@ -33,7 +33,7 @@ rsh_status rshi_link_hear(rshi_link *l, int tag, size_t bytes, int *peer) {
     return *peer < 0 ? RSH_OK : receive_now(l, *peer, tag, bytes);
 }
 
-static void note_farewell(rshi_link *l, int peer, const rshi_farewell_words *w, const char *sentence) {
+static void record_farewell(rshi_link *l, int peer, const rshi_farewell_words *w, const char *sentence) {
     if (!l->farewells[peer].heard) l->heard++;
     l->farewells[peer] = (rshi_farewell){true, (rsh_status)w->status, w->steps};
     if (!w->status || l->speaker >= 0) return;
@@ -52,17 +52,17 @@ rsh_status rshi_link_hear_farewells(rshi_link *l) {
                     peer);
         if (w.sentence_bytes) RSH_TRY(receive_now(l, peer, RSHI_TAG_SENTENCE, w.sentence_bytes));
         l->ear[w.sentence_bytes ? w.sentence_bytes - 1 : 0] = 0;
-        note_farewell(l, peer, &w, l->ear);
+        record_farewell(l, peer, &w, l->ear);
     }
 }
 
-/* ---- reasons to give up ---- */
+/* ---- reasons to stop waiting ---- */
 
 static bool is_missed(const rshi_link *l, int r, uint64_t steps) {
     return l->farewells[r].heard && l->farewells[r].steps < steps;
 }
 
-/* A rank that failed explains more than one that has left. */
+/* Prefers a rank that failed to one that has left, because its message says more. */
 static int find_missed(const rshi_link *l, uint64_t steps) {
     if (!l->heard) return -1;
     if (l->speaker >= 0 && is_missed(l, l->speaker, steps)) return l->speaker;
@@ -71,8 +71,8 @@ static int find_missed(const rshi_link *l, uint64_t steps) {
     return -1;
 }
 
-/* Only the first failure's sentence was kept; others are its echo.  One that left with RSH_EPEER names the rank that
- * began. */
+/* Only the message of the first failure was kept; later failures follow from it.  If that rank left with RSH_EPEER, its
+ * message names the rank that failed first. */
 static rsh_status report_missed(const rshi_link *l, int r) {
     const rshi_farewell *f = &l->farewells[r];
     if (f->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", r);
@@ -82,8 +82,9 @@ static rsh_status report_missed(const rshi_link *l, int r) {
                      rsh_status_name(l->farewells[l->speaker].status), l->sentence);
 }
 
-/* A near rank that its node misses and that has said no farewell.  One that leaves in order says it first, but
- * the wire may be slower: each such rank has its own time for it, which a pause between two looks does not use up. */
+/* Checks for a near rank that its node misses and that sent no farewell.  A rank that leaves regularly sends it first,
+ * but the wire may be slower, so each such rank gets some time.  A pause between two checks does not use up that
+ * time. */
 static rsh_status check_neighbours(rshi_link *l) {
     rsh_status st = RSH_OK;
     int suspect = 0;
@@ -102,8 +103,8 @@ static rsh_status check_neighbours(rshi_link *l) {
     return rshi_watch_look(&l->missed, 2 * ASKING) < GRACE ? RSH_OK : st;
 }
 
-/* Others lose patience at about the same time: one that has given up meanwhile knows more. */
-static rsh_status give_up(rshi_link *l, uint64_t steps, double seconds) {
+/* Other ranks time out at about the same time; if one has given up meanwhile, its message says more. */
+static rsh_status fail_after_timeout(rshi_link *l, uint64_t steps, double seconds) {
     if (l->said) return rshi_report_all_late(seconds, l->patience.timeout);
     RSH_TRY(rshi_link_call(l));
     if (l->speaker >= 0 && is_missed(l, l->speaker, steps)) return report_missed(l, l->speaker);
@@ -118,10 +119,10 @@ rsh_status rshi_link_check_peer(rshi_link *l, int peer, uint64_t steps, double s
     if (missed >= 0) return report_missed(l, missed);
     RSH_TRY(check_neighbours(l));
     RSH_TRY(rshi_interrupt_check(seconds));
-    return seconds < l->patience.timeout ? RSH_OK : give_up(l, steps, seconds);
+    return seconds < l->patience.timeout ? RSH_OK : fail_after_timeout(l, steps, seconds);
 }
 
-/* ---- saying ---- */
+/* ---- sending ---- */
 
 void rshi_link_leave(rshi_link *l, rsh_status status, const char *detail) {
     if (l->said) return;
@@ -136,11 +137,11 @@ void rshi_link_leave(rshi_link *l, rsh_status status, const char *detail) {
     }
 }
 
-/* What a rank says that has not even memory for its words; the wire may read it for ever. */
-static const char no_memory[] = "out of memory: there was none for a comm";
+/* Sent by a rank that has no memory for its own message; static, because the wire may read it at any later time. */
+static const char no_memory[] = "out of memory for a comm";
 static const rshi_farewell_words no_words = {RSH_ENOMEM, 0, sizeof no_memory};
 
-/* Words to one rank, and a moment for them to go. */
+/* Sends a farewell to one rank, with a short time limit. */
 static bool excuse_to(const rsh_wire *wire, int r, const rshi_farewell_words *words, const char *detail) {
     rshi_link l = {.wire = *wire, .patience = {.spins = 100, .timeout = HEARING}};
     rshi_link_request requests[2] = {0};

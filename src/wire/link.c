@@ -1,16 +1,17 @@
-/* Link: waits on a wire that end, and the messages that they wait for.
+/* Link: bounded waits on a wire, and the messages that they wait for.
  *
- * A wait tests its messages, yields, then naps; at every nap it looks for farewells.  Nobody waits for longer than
- * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed says no farewell, but its node knows. */
+ * A wait tests its messages, yields, then sleeps; after every sleep it checks for farewells.  No wait lasts longer than
+ * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed sends no farewell, but its node
+ * notices. */
 #include "wire/wire.h"
 
 #include <time.h>
 
-#define AWAKE 0.002      /* seconds of yielding before the first nap */
+#define AWAKE 0.002      /* seconds of yielding before the first sleep */
 #define SHORT_NAP 20000L /* nanoseconds */
 #define LONG_NAP 1000000L
-#define CANCELLING 0.1  /* seconds that messages which are given up may take to stop */
-#define DESK 65536      /* bytes, or more where there are many ranks */
+#define CANCELLING 0.1  /* seconds that cancelled messages may take to stop */
+#define DESK 65536      /* bytes, or more if there are many ranks */
 #define PLACE 256       /* bytes of the desk for each rank, at least */
 
 /* ---- a wait ---- */
@@ -71,9 +72,9 @@ bool rshi_link_cancel(rshi_link *l, int64_t n, rshi_link_request *requests) {
     }
 }
 
-/* ---- waiting for them ---- */
+/* ---- waiting for messages ---- */
 
-/* The first that is pending; this rank waits for some of them, and says so when it is called. */
+/* Records some ranks that this one waits for, to answer calls; returns the first of them. */
 static int await_pending(rshi_link *l, int64_t n, const rshi_link_request *requests) {
     int first = -1, noted = 0;
     for (int64_t i = 0; i < n && noted < RSHI_AWAITED; i++) {
@@ -107,7 +108,7 @@ rsh_status rshi_link_finish(rshi_link *l, int64_t n, rshi_link_request *requests
     }
 }
 
-/* ---- coming and going ---- */
+/* ---- construction ---- */
 
 static void free_link(rshi_link *l) {
     if (!l) return;
@@ -150,8 +151,8 @@ rsh_status rshi_link_new(const rsh_wire *wire, rshi_link **out) {
     return RSH_OK;
 }
 
-/* Have all others left in order, and heard that this rank has?  False as soon as one has not, or after RESHARD_TIMEOUT.
- */
+/* Have all others left regularly, and received this rank's farewell?  False if one has failed, or after
+ * RESHARD_TIMEOUT. */
 static bool part_in_order(rshi_link *l) {
     rshi_vigil v = {0};
     int64_t left = 0;
@@ -163,8 +164,8 @@ static bool part_in_order(rshi_link *l) {
     return false;
 }
 
-/* How many messages still use memory of the link.  Farewells, calls and answers may yet arrive and are not cancelled.
- */
+/* Counts the messages that still use memory of the link.  Farewells, calls and answers may still arrive and are not
+ * cancelled. */
 static int64_t count_pending(rshi_link *l) {
     int64_t left = 0, more = 0;
     rshi_link_cancel(l, RSHI_LINK_REQUESTS, l->requests);
@@ -182,7 +183,7 @@ static int64_t count_pending(rshi_link *l) {
     return left;
 }
 
-/* What is still under way to a rank that is dead keeps its memory: there is no telling when the wire lets go of it. */
+/* Messages to a dead rank keep their memory, because it is not known when the wire stops using it. */
 void rshi_link_close(rshi_link *l) {
     bool orderly = l->status == RSH_OK && part_in_order(l);
     bool used = count_pending(l) > 0;

@@ -1,18 +1,19 @@
-/* Collectives on a link: allgather by doubling, bcast along a tree; both with messages that lie on the link's desk, in
- * rounds where they have no room on it. */
+/* Collectives on a link: allgather by recursive doubling, bcast along a binomial tree.  Messages are in the link's desk
+ * buffer, in several rounds if they do not fit. */
 #include "wire/wire.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What could not be stopped when an earlier step failed lies on the desk and uses it. */
+/* Fails if messages that could not be cancelled after an earlier failure still use the desk. */
 static rsh_status clear_desk(rshi_link *l) {
     for (int i = 0; i < RSHI_LINK_REQUESTS; i++)
-        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER, "an earlier call on this comm failed");
+        RSH_REQUIRE(!l->requests[i].pending, RSH_EPEER,
+                    "an earlier call on this comm failed; free it and make a new one");
     return RSH_OK;
 }
 
-static rsh_status finish(rshi_link *l, rsh_status begun) {
+static rsh_status finish_step(rshi_link *l, rsh_status begun) {
     if (!begun) begun = rshi_link_finish(l, RSHI_LINK_REQUESTS, l->requests);
     if (begun) rshi_link_cancel(l, RSHI_LINK_REQUESTS, l->requests);
     return begun;
@@ -20,7 +21,7 @@ static rsh_status finish(rshi_link *l, rsh_status begun) {
 
 /* ---- allgather ---- */
 
-/* Blocks of `count` ranks that end with rank `last`, counted around: one or two stretches of the desk. */
+/* Blocks of `count` consecutive ranks that end with rank `last`, with wrap-around: one or two ranges of the desk. */
 typedef struct stretch {
     size_t at, bytes;
 } stretch;
@@ -32,8 +33,8 @@ static int stretches(int size, int last, int count, size_t bytes, stretch out[2]
     return out[1].bytes ? 2 : 1;
 }
 
-/* Before: this rank has the `have` blocks that end with its own.  It gives `count` of them to the rank `have` places
- * on, and gets the `count` before them. */
+/* One step of recursive doubling.  This rank has the `have` blocks that end with its own.  It sends `count` of them to
+ * the rank `have` positions ahead, and receives the `count` blocks before them. */
 static rsh_status double_up(rshi_link *l, size_t bytes, int have, int count) {
     int size = l->wire.size, to = (l->wire.rank + have) % size, from = (l->wire.rank - have + size) % size;
     stretch s[2];
@@ -43,10 +44,10 @@ static rsh_status double_up(rshi_link *l, size_t bytes, int have, int count) {
         st = rshi_link_recv(l, from, RSHI_TAG_ALLGATHER, l->desk + s[i].at, s[i].bytes, &l->requests[used++]);
     for (int i = 0, n = stretches(size, l->wire.rank, count, bytes, s); i < n && !st; i++)
         st = rshi_link_send(l, to, RSHI_TAG_ALLGATHER, l->desk + s[i].at, s[i].bytes, &l->requests[used++]);
-    return finish(l, st);
+    return finish_step(l, st);
 }
 
-/* Blocks that have room on the desk. */
+/* Gathers blocks that fit on the desk. */
 static rsh_status gather_round(rshi_link *l, const void *mine, size_t bytes) {
     int size = l->wire.size;
     memcpy(l->desk + (size_t)l->wire.rank * bytes, mine, bytes);
@@ -62,7 +63,7 @@ rsh_status rshi_link_allgather(rshi_link *l, const void *mine, void *all, size_t
     if (!bytes) return RSH_OK;
     RSH_TRY(clear_desk(l));
     RSH_TRY(rshi_link_check_peer(l, -1, l->steps + 1,
-                            0)); /* ranks that have given up this step may have sent their blocks before */
+                            0)); /* ranks that have given up in this step may have sent their blocks before */
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < most ? bytes - at : most;
         RSH_TRY(gather_round(l, (const char *)mine + at, n));
@@ -74,25 +75,25 @@ rsh_status rshi_link_allgather(rshi_link *l, const void *mine, void *all, size_t
 
 /* ---- bcast ---- */
 
-/* Places are counted from the root: a rank gets from the place without its lowest bit, and gives to those with one
- * lower bit more. */
-static rsh_status pass_on(rshi_link *l, int root, int place, int lowest, size_t bytes) {
+/* Binomial tree: places are counted from the root, the parent clears the lowest set bit, and the children set one lower
+ * bit. */
+static rsh_status forward_to_children(rshi_link *l, int root, int place, int lowest, size_t bytes) {
     int used = 0, size = l->wire.size;
     rsh_status st = RSH_OK;
     for (int bit = lowest >> 1; bit && !st; bit >>= 1)
         if (place + bit < size)
             st = rshi_link_send(l, (place + bit + root) % size, RSHI_TAG_BCAST, l->desk, bytes, &l->requests[used++]);
-    return finish(l, st);
+    return finish_step(l, st);
 }
 
 static rsh_status bcast_round(rshi_link *l, int root, char *data, size_t bytes) {
     int size = l->wire.size, place = (l->wire.rank - root + size) % size, lowest = 1;
     while (lowest < size && !(place & lowest)) lowest <<= 1;
     if (place)
-        RSH_TRY(finish(l, rshi_link_recv(l, (place - lowest + root) % size, RSHI_TAG_BCAST, l->desk, bytes,
+        RSH_TRY(finish_step(l, rshi_link_recv(l, (place - lowest + root) % size, RSHI_TAG_BCAST, l->desk, bytes,
                                          &l->requests[0])));
     memcpy(place ? data : l->desk, place ? l->desk : data, bytes);
-    return pass_on(l, root, place, lowest, bytes);
+    return forward_to_children(l, root, place, lowest, bytes);
 }
 
 rsh_status rshi_link_bcast(rshi_link *l, int root, void *data, size_t bytes) {

@@ -1,38 +1,38 @@
-/* Exchange on a wire: first do all lists match?, then the messages, piece by piece.
+/* Exchange on a wire: first checks that all lists match, then sends the messages in pieces.
  *
- * Every message has a number made of who sends it, who receives it, its place among those of the pair and its size.  If
- * the numbers of all sends and all receives of all ranks have the same sum, the lists match (or 128 bits have met by
- * chance), and that takes one allgather of the ranks' differences. Only when they do not match do the ranks compare
- * pair by pair, to say where.
+ * Every message has a hash of its sender, its receiver, its index among those of the pair, and its size.  If the hashes
+ * of all sends and all receives of all ranks have the same sum, the lists match (except for a collision of 128 bits).
+ * That takes one allgather of the ranks' differences.  Only if they do not match, the ranks compare pair by pair, to
+ * report where.
  *
- * Messages go in pieces through memory of the library, several at once, in the order of the shift from sender to
- * receiver.  Nobody waits in a circle: take the piece of the lowest shift, and of those the first, that has not
- * arrived; all that its sender sends before has arrived, and all that its receiver receives before, so both have room
- * for it. */
+ * Messages are sent in pieces through memory of the library, several at once, in the order of the shift from sender to
+ * receiver.  This cannot deadlock: consider the first piece of the lowest shift that has not arrived; everything that
+ * its sender sends before it has arrived, and everything that its receiver receives before it, so both have room for
+ * it. */
 #include "wire/wire.h"
 
 #include <string.h>
 
 #define AT_ONCE 64            /* sizes in a message of the comparison */
-#define ROOM ((int64_t)2 << 20) /* bytes of pieces under way in one direction */
-#define AT_LEAST 8            /* pieces that may be, whatever their size */
+#define ROOM ((int64_t)2 << 20) /* bytes of pieces in flight in one direction */
+#define AT_LEAST 8            /* pieces in flight, at least, whatever their size */
 
-/* What a rank says first. */
+/* The first record that a rank sends. */
 typedef struct card {
-    int64_t status;         /* not RSH_OK: the rank has no memory, so nobody exchanges anything */
+    int64_t status;         /* not RSH_OK: the rank is out of memory, and nothing is exchanged */
     uint64_t difference[2]; /* sum over its sends less sum over its receives */
 } card;
 
 _Static_assert(sizeof(card) <= RSHI_LINK_CARD && sizeof(rshi_mismatch) <= RSHI_LINK_CARD,
-               "cards and findings fit");
+               "cards and mismatches must fit");
 
-/* A piece under way. */
+/* A piece in flight. */
 typedef struct piece {
     int64_t message;
     size_t at, bytes;
 } piece;
 
-/* All messages of a rank in one direction, without those to itself. */
+/* All messages of a rank in one direction, except those to itself. */
 typedef struct stream {
     bool sending;
     const rsh_message *list;
@@ -63,8 +63,8 @@ static int shift_of(const exchange *x, const stream *s, int peer) {
     return s->sending ? (peer - me + size) % size : (me - peer + size) % size;
 }
 
-/* Counting sort, with `seen` for the counts; a rank's messages to itself have shift 0 and come first, and are left out.
- */
+/* Counting sort, with `seen` for the counts.  A rank's messages to itself have shift 0, so they would come first; they
+ * are omitted. */
 static void put_in_order(exchange *x, stream *s, int64_t n) {
     int64_t *start = x->seen, own;
     memset(start, 0, (size_t)x->l->wire.size * sizeof *start);
@@ -82,7 +82,7 @@ static void put_in_order(exchange *x, stream *s, int64_t n) {
     s->messages = n - own;
 }
 
-/* Places for all pieces, or as many as fill ROOM, but some at least. */
+/* Places for all pieces, or as many as fill ROOM, but at least AT_LEAST. */
 static void choose_places(const exchange *x, stream *s) {
     int64_t pieces = 0, most = (int64_t)x->l->piece, longest = 1;
     for (int64_t i = 0; i < s->messages; i++) {
@@ -94,7 +94,7 @@ static void choose_places(const exchange *x, stream *s) {
     s->places = rshi_min(rshi_max(pieces, 1), rshi_max(ROOM / longest, AT_LEAST));
 }
 
-static rsh_status take_stream(exchange *x, stream *s, bool sending, int64_t n, const rsh_message *list) {
+static rsh_status alloc_stream(exchange *x, stream *s, bool sending, int64_t n, const rsh_message *list) {
     *s = (stream){.sending = sending, .list = list};
     s->order = rshi_alloc((size_t)n, sizeof *s->order);
     if (!s->order) return rshi_nomem();
@@ -105,11 +105,11 @@ static rsh_status take_stream(exchange *x, stream *s, bool sending, int64_t n, c
     return s->pieces && s->room ? RSH_OK : rshi_nomem();
 }
 
-static rsh_status take_memory(exchange *x) {
+static rsh_status alloc_exchange(exchange *x) {
     x->seen = rshi_alloc((size_t)x->l->wire.size, sizeof *x->seen);
     if (!x->seen) return rshi_nomem();
-    RSH_TRY(take_stream(x, &x->out, true, x->nsend, x->send));
-    RSH_TRY(take_stream(x, &x->in, false, x->nrecv, x->recv));
+    RSH_TRY(alloc_stream(x, &x->out, true, x->nsend, x->send));
+    RSH_TRY(alloc_stream(x, &x->in, false, x->nrecv, x->recv));
     x->requests = rshi_calloc((size_t)(x->out.places + x->in.places), sizeof *x->requests);
     if (!x->requests) return rshi_nomem();
     x->out.requests = x->requests;
@@ -117,8 +117,8 @@ static rsh_status take_memory(exchange *x) {
     return RSH_OK;
 }
 
-/* `used`: the wire could not be stopped, and what it sends from and receives into stays. */
-static void give_memory(exchange *x, bool used) {
+/* `used`: messages could not be cancelled, so their buffers must stay. */
+static void free_exchange(exchange *x, bool used) {
     rshi_free(x->seen);
     rshi_free(x->requests);
     for (stream *s = &x->out;; s = &x->in) {
@@ -129,7 +129,7 @@ static void give_memory(exchange *x, bool used) {
     }
 }
 
-/* ---- do the lists match? ---- */
+/* ---- comparing the sums ---- */
 
 static void add_messages(const exchange *x, bool sending, uint64_t sum[2]) {
     int64_t n = sending ? x->nsend : x->nrecv;
@@ -167,10 +167,11 @@ static rsh_status read_cards(const exchange *x, bool *match) {
     return RSH_OK;
 }
 
-/* ---- where do they not? ---- */
+/* ---- finding the mismatch ---- */
 
-/* Words to one rank and from another, at the same time. */
-static rsh_status trade(rshi_link *l, int to, const void *mine, size_t bytes, int from, void *theirs, size_t expected) {
+/* Sends to one rank and receives from another, at the same time. */
+static rsh_status exchange_sizes(rshi_link *l, int to, const void *mine, size_t bytes, int from, void *theirs,
+                                 size_t expected) {
     char *out = l->desk, *in = l->desk + AT_ONCE * sizeof(uint64_t);
     rsh_status st = RSH_OK;
     memcpy(out, mine, bytes);
@@ -182,13 +183,13 @@ static rsh_status trade(rshi_link *l, int to, const void *mine, size_t bytes, in
     return st;
 }
 
-static int64_t count_of(int64_t n, const rsh_message *list, int peer) {
+static int64_t count_with_peer(int64_t n, const rsh_message *list, int peer) {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) count += list[i].peer == peer;
     return count;
 }
 
-/* The next sizes of messages with `peer`; *at is where to look on. */
+/* The next sizes of messages with `peer`; *at is the position to continue at. */
 static int64_t next_sizes(int64_t n, const rsh_message *list, int peer, int64_t *at, uint64_t *sizes) {
     int64_t count = 0;
     for (; *at < n && count < AT_ONCE; ++*at)
@@ -203,27 +204,27 @@ static void compare_sizes(rshi_mismatch *found, int from, int to, int64_t first,
             *found = (rshi_mismatch){RSHI_MISMATCH_BYTES, from, to, first + i, sent[i], expected[i]};
 }
 
-/* Tell `to` the sizes of what this rank sends there, and compare those of `from` with what this rank receives. */
+/* Sends `to` the sizes of this rank's messages to it, and compares those of `from` with this rank's receives. */
 static rsh_status compare_with(const exchange *x, int to, int from, rshi_mismatch *found) {
     rshi_link *l = x->l;
     uint64_t mine[AT_ONCE], theirs[AT_ONCE], expected[AT_ONCE];
-    int64_t sent = count_of(x->nsend, x->send, to), wanted = count_of(x->nrecv, x->recv, from), coming = 0, at_send = 0,
-            at_recv = 0;
-    RSH_TRY(trade(l, to, &sent, sizeof sent, from, &coming, sizeof coming));
+    int64_t sent = count_with_peer(x->nsend, x->send, to), wanted = count_with_peer(x->nrecv, x->recv, from);
+    int64_t coming = 0, at_send = 0, at_recv = 0;
+    RSH_TRY(exchange_sizes(l, to, &sent, sizeof sent, from, &coming, sizeof coming));
     if (coming != wanted && !found->wrong)
         *found = (rshi_mismatch){RSHI_MISMATCH_COUNT, from, x->l->wire.rank, 0, (uint64_t)coming, (uint64_t)wanted};
     for (int64_t first = 0; first < rshi_max(sent, coming); first += AT_ONCE) {
         int64_t n = next_sizes(x->nsend, x->send, to, &at_send, mine),
                 come = rshi_max(rshi_min(coming - first, AT_ONCE), 0);
-        RSH_TRY(trade(l, to, mine, (size_t)n * sizeof *mine, from, theirs, (size_t)come * sizeof *theirs));
+        RSH_TRY(exchange_sizes(l, to, mine, (size_t)n * sizeof *mine, from, theirs, (size_t)come * sizeof *theirs));
         int64_t both = rshi_min(next_sizes(x->nrecv, x->recv, from, &at_recv, expected), come);
         compare_sizes(found, from, x->l->wire.rank, first, both, theirs, expected);
     }
     return RSH_OK;
 }
 
-/* All ranks trade with the ranks at the same distance. */
-static rsh_status explain(const exchange *x) {
+/* In each step all ranks compare with the ranks at the same distance. */
+static rsh_status report_mismatch(const exchange *x) {
     int me = x->l->wire.rank, size = x->l->wire.size;
     rshi_mismatch found = {0};
     for (int k = 0; k < size; k++) RSH_TRY(compare_with(x, (me + k) % size, (me - k + size) % size, &found));
@@ -237,7 +238,7 @@ static rsh_status explain(const exchange *x) {
 
 /* ---- moving ---- */
 
-/* Messages of this rank to itself, in order; the lists match. */
+/* Copies messages of this rank to itself, in order; the lists are known to match. */
 static void copy_own(const exchange *x) {
     int me = x->l->wire.rank;
     for (int64_t i = 0, j = 0; i < x->nsend; i++) {
@@ -248,7 +249,7 @@ static void copy_own(const exchange *x) {
     }
 }
 
-/* As many pieces as there are places for. */
+/* Begins as many pieces as there are places for. */
 static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
     while (s->next < s->messages && s->begun - s->ended < s->places) {
         const rsh_message *m = &s->list[s->order[s->next]];
@@ -269,7 +270,7 @@ static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
     return RSH_OK;
 }
 
-/* Those that are done, in order; what came goes where it belongs. */
+/* Ends the pieces that are done, in order; copies received ones to their destination. */
 static rsh_status end_pieces(exchange *x, stream *s, bool *moved) {
     for (; s->ended < s->begun; s->ended++) {
         int64_t place = s->ended % s->places, left;
@@ -284,7 +285,7 @@ static rsh_status end_pieces(exchange *x, stream *s, bool *moved) {
 
 static bool is_done(const stream *s) { return s->next == s->messages && s->ended == s->begun; }
 
-static rsh_status move_all(exchange *x) {
+static rsh_status move_pieces(exchange *x) {
     rshi_vigil v = {0};
     copy_own(x);
     for (;;) {
@@ -306,11 +307,11 @@ rsh_status rshi_link_exchange(rshi_link *l, int64_t nsend, const rsh_message *se
     exchange x = {.l = l, .nsend = nsend, .nrecv = nrecv, .send = send, .recv = recv};
     bool match = false, used = false;
     rsh_status st;
-    RSH_GOTO(trade_cards(&x, take_memory(&x)));
+    RSH_GOTO(trade_cards(&x, alloc_exchange(&x)));
     RSH_GOTO(read_cards(&x, &match));
-    st = match ? move_all(&x) : explain(&x);
+    st = match ? move_pieces(&x) : report_mismatch(&x);
     if (st && match) used = !rshi_link_cancel(x.l, x.out.places + x.in.places, x.requests);
 out:
-    give_memory(&x, used);
+    free_exchange(&x, used);
     return st;
 }

@@ -1,21 +1,22 @@
-/* Roll call of a link: who is missing, when somebody has waited for too long?
+/* Roll call of a link: finds the missing rank when a wait has timed out.
  *
- * The rank that this one waits for may itself wait for another.  So it calls all ranks; those who wait answer, with the
- * ranks that they wait for, and from this rank along the answers the search ends at ranks that do not answer: they do
- * not wait, at least not on this comm.  It costs a message to every rank and one back, and half a second, once. */
+ * The rank that this one waits for may itself wait for another.  So this rank calls all others, and waiting ranks
+ * answer with the ranks that they wait for.  Following these answers from this rank leads to ranks that do not answer:
+ * those are not waiting, at least not on this comm.  It costs a message to every rank and one back, and half a
+ * second. */
 #include "wire/wire.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWERING 0.5 /* seconds that answers have */
-#define LATELY 0.1    /* seconds: what this rank waited for so long before its last word about it is past */
-#define VALID 2.0     /* seconds that answers hold */
-#define NAMED 4       /* ranks in a sentence */
+#define ANSWERING 0.5 /* seconds to wait for answers */
+#define LATELY 0.1    /* seconds: older records of this rank's waiting are out of date */
+#define VALID 2.0     /* seconds during which answers stay valid */
+#define NAMED 4       /* ranks in an error message */
 
-/* ---- who is waited for ---- */
+/* ---- recording waits ---- */
 
-/* Over the one that was waited for longest ago. */
+/* Records that this rank waits for `peer`, in place of the oldest record. */
 void rshi_link_await(rshi_link *l, int peer) {
     rshi_awaited *place = &l->awaited[0];
     for (int i = 0; i < RSHI_AWAITED; i++) {
@@ -38,8 +39,8 @@ static void list_awaited(const rshi_link *l, int64_t ranks[RSHI_AWAITED]) {
 
 /* ---- calls and answers ---- */
 
-/* Has the wire let go of an earlier one? */
-static rsh_status is_free(rshi_link *l, rshi_link_request *p, bool *yes) {
+/* Is an earlier message complete? */
+static rsh_status is_request_free(rshi_link *l, rshi_link_request *p, bool *yes) {
     int64_t left;
     RSH_TRY(rshi_link_test_all(l, 1, p, &left));
     *yes = !left;
@@ -53,8 +54,8 @@ rsh_status rshi_link_answer(rshi_link *l) {
         RSH_TRY(rshi_link_hear(l, RSHI_TAG_CALL, sizeof(uint64_t), &peer));
         if (peer < 0) return RSH_OK;
         rshi_roll *r = &l->roll[peer];
-        RSH_TRY(is_free(l, &r->answering, &yes));
-        if (!yes) continue; /* it does not take the answer to its last call either */
+        RSH_TRY(is_request_free(l, &r->answering, &yes));
+        if (!yes) continue; /* it has not received the answer to its last call either */
         memcpy(&r->mine.call, l->ear, sizeof r->mine.call);
         list_awaited(l, r->mine.awaits);
         RSH_TRY(rshi_link_send(l, peer, RSHI_TAG_ANSWER, &r->mine, sizeof r->mine, &r->answering));
@@ -75,7 +76,7 @@ static rsh_status call_all(rshi_link *l) {
     for (int r = 0; r < l->wire.size; r++) {
         rshi_roll *at = &l->roll[r];
         bool yes;
-        RSH_TRY(is_free(l, &at->calling, &yes));
+        RSH_TRY(is_request_free(l, &at->calling, &yes));
         if (r == l->wire.rank || !yes) continue;
         at->call = l->calls;
         RSH_TRY(rshi_link_send(l, r, RSHI_TAG_CALL, &at->call, sizeof at->call, &at->calling));
@@ -83,11 +84,11 @@ static rsh_status call_all(rshi_link *l) {
     return RSH_OK;
 }
 
-/* ---- who is missing ---- */
+/* ---- finding the missing rank ---- */
 
 static bool has_answered(const rshi_link *l, int r) { return l->roll[r].theirs.call == l->calls; }
 
-static bool note_awaited(rshi_link *l, const int64_t ranks[RSHI_AWAITED]) {
+static bool mark_awaited(rshi_link *l, const int64_t ranks[RSHI_AWAITED]) {
     bool more = false;
     for (int i = 0; i < RSHI_AWAITED; i++) {
         if (ranks[i] < 0 || ranks[i] >= l->wire.size || l->roll[ranks[i]].awaited) continue;
@@ -96,19 +97,19 @@ static bool note_awaited(rshi_link *l, const int64_t ranks[RSHI_AWAITED]) {
     return more;
 }
 
-/* Ranks that this one waits for, by way of others, and that do not answer; how many, and the first of them. */
+/* Finds the ranks that this one waits for, directly or indirectly, and that do not answer; returns their number. */
 static int find_missing(rshi_link *l, int first[NAMED]) {
     int64_t own[RSHI_AWAITED];
     int size = l->wire.size, n = 0;
     for (int r = 0; r < size; r++) l->roll[r].awaited = l->roll[r].followed = false;
     list_awaited(l, own);
-    for (bool more = note_awaited(l, own); more;) {
+    for (bool more = mark_awaited(l, own); more;) {
         more = false;
         for (int r = 0; r < size; r++) {
             rshi_roll *at = &l->roll[r];
             if (!at->awaited || at->followed || r == l->wire.rank || !has_answered(l, r)) continue;
             at->followed = true;
-            more = note_awaited(l, at->theirs.awaits) || more;
+            more = mark_awaited(l, at->theirs.awaits) || more;
         }
     }
     for (int r = 0; r < size; r++) {
@@ -119,7 +120,7 @@ static int find_missing(rshi_link *l, int first[NAMED]) {
     return n;
 }
 
-/* Meanwhile others call too. */
+/* Other ranks may call at the same time. */
 rsh_status rshi_link_call(rshi_link *l) {
     rshi_vigil v = {0};
     int first[NAMED];

@@ -1,12 +1,12 @@
-/* wire: a link, which is what the library makes of somebody else's wire: waiting without hanging,
- * small collectives, exchange, farewells and roll calls.
+/* wire: a link is built on a wire: waits with a timeout, small collectives, exchange, farewells and
+ * roll calls.
  *
- * Whatever the wire sends from or receives into is memory of the library: it may be impossible to
- * stop a message, and then its memory stays where it is until the process ends.
+ * The wire only sends from and receives into memory of the library.  If a message cannot be
+ * stopped, its memory stays allocated until the process ends.
  *
- * A rank that takes no further part says so to every other rank with a small message, the farewell.
- * Whoever waits looks for farewells now and then. They carry how many collective steps their rank
- * has completed, so that one who is still in a step knows whether that rank did its share of it. */
+ * A rank that takes no further part sends every other rank a small message, the farewell.  Waiting
+ * ranks check for farewells regularly.  A farewell contains the number of collective steps that its
+ * rank has completed, so that a rank in a step knows whether that rank did its part of it. */
 #ifndef RESHARD_WIRE_WIRE_H
 #define RESHARD_WIRE_WIRE_H
 
@@ -15,7 +15,7 @@
 
 #include "wait/wait.h"
 
-/* Tags of the engine's own. */
+/* Tags that the link itself uses. */
 enum {
     RSHI_TAG_FAREWELL,
     RSHI_TAG_SENTENCE,
@@ -27,34 +27,34 @@ enum {
     RSHI_TAG_ANSWER
 };
 
-/* A message under way. */
+/* A message in progress. */
 typedef struct rshi_link_request {
     rsh_wire_request request;
     int peer;
     bool pending;
 } rshi_link_request;
 
-/* What a rank said when it left. */
+/* A farewell that was received. */
 typedef struct rshi_farewell {
     bool heard;
     rsh_status status;
     uint64_t steps; /* that it had completed */
 } rshi_farewell;
 
-/* A farewell on the wire.  Its sentence follows as a message of its own, if it has bytes. */
+/* A farewell on the wire.  Its error message, if there is one, follows as a separate message. */
 typedef struct rshi_farewell_words {
     int64_t status;
     uint64_t steps, sentence_bytes;
 } rshi_farewell_words;
 
-/* A rank that this one waits for, and when it last said so. */
+/* A rank that this one waits for, and when it last recorded that. */
 #define RSHI_AWAITED 3
 typedef struct rshi_awaited {
     int rank;
     double when; /* 0: never */
 } rshi_awaited;
 
-/* What a rank that waits says when it is called: for whom, -1: nobody. */
+/* The answer of a waiting rank to a call: the ranks that it waits for; -1: none. */
 typedef struct rshi_answer {
     uint64_t call;
     int64_t awaits[RSHI_AWAITED];
@@ -65,27 +65,27 @@ typedef struct rshi_roll {
     uint64_t call;
     rshi_answer mine, theirs;
     rshi_link_request calling, answering;
-    bool awaited, followed; /* this rank waits for it, perhaps by way of others; those were noted */
+    bool awaited, followed; /* this rank waits for it, perhaps indirectly; its answer was used */
 } rshi_roll;
 
-/* A wait: how often and how long in vain. */
+/* State of a wait. */
 typedef struct rshi_vigil {
     int looks;
     rshi_watch watch;
     long nap;
-    rsh_status reason; /* why to give up, unless the next look at the messages finds something */
+    rsh_status reason; /* to stop waiting, unless the next test of the messages makes progress */
 } rshi_vigil;
 
-/* The ranks that share memory with this one: they may die without a farewell, which their node
+/* The ranks that share memory with this one.  They may die without a farewell, which their node
  * notices. */
 typedef struct rshi_neighbours {
     int n;
-    const int *names; /* [n], borrowed: their ranks on the link, this one's among them */
+    const int *names; /* [n], borrowed: their ranks on the link, including this one */
     void *ctx;
-    rsh_status (*check)(void *ctx, int i, double waited); /* as rshi_wait_check, of the i-th */
+    rsh_status (*check)(void *ctx, int i, double waited); /* like rshi_wait_check, for the i-th */
 } rshi_neighbours;
 
-#define RSHI_LINK_CARD 64 /* bytes that a rank can say in a step of a collective call */
+#define RSHI_LINK_CARD 64 /* bytes that a rank can send in a step of a collective call */
 #define RSHI_LINK_PIECE ((size_t)1 << 18) /* bytes of a message of an exchange, at most */
 
 #define RSHI_LINK_REQUESTS 32 /* messages of one step of a collective */
@@ -95,26 +95,26 @@ typedef struct rshi_link {
     rshi_patience patience;
     uint64_t steps;              /* collective steps this rank has completed */
     rshi_farewell *farewells;    /* [size], owned */
-    int heard;                   /* farewells heard */
-    int speaker; /* the first rank that left with a failure, -1: none; this is its sentence: */
+    int heard;                   /* number of farewells received */
+    int speaker; /* the first rank that left with a failure, -1: none; its error message: */
     char sentence[RSHI_DETAIL_BYTES];
 
     rshi_link_request
-        *mine; /* [2 * size], owned: this rank's own farewells under way; NULL: not said yet */
+        *mine; /* [2 * size], owned: this rank's own farewells in progress; NULL: not sent yet */
     rsh_status status;           /* of it */
     rshi_farewell_words words;
     char detail[RSHI_DETAIL_BYTES];
     bool said;
 
-    char *desk; /* [desk_bytes], owned: here lie the messages of collectives */
+    char *desk; /* [desk_bytes], owned: buffer for messages of collectives */
     size_t desk_bytes;
-    /* Of the collective at hand; pending after it failed: they could not be stopped. */
+    /* Of the current collective; still pending after a failure: they could not be cancelled. */
     rshi_link_request requests[RSHI_LINK_REQUESTS];
-    rshi_link_request hearing; /* a word that is received at `ear` */
+    rshi_link_request hearing; /* a control message that is received into `ear` */
     char ear[RSHI_DETAIL_BYTES];
-    unsigned char *cards; /* [size * RSHI_LINK_CARD], owned: what the ranks said in a step */
+    unsigned char *cards; /* [size * RSHI_LINK_CARD], owned: records of the ranks in a step */
     size_t piece;         /* bytes of the longest message of an exchange */
-    bool kept; /* the wire still uses memory that was kept for it elsewhere */
+    bool kept; /* the wire still uses memory outside of the link, which must be kept */
 
     rshi_awaited awaited[RSHI_AWAITED];
     rshi_roll *roll; /* [size], owned */
@@ -122,79 +122,82 @@ typedef struct rshi_link {
     double last_call; /* when the last one ended */
 
     rshi_neighbours neighbours;
-    double asked;                /* when that was looked at last */
-    int suspect;                 /* one of them that is missed, counted from 1; 0: none is */
-    rshi_watch missed;           /* since when */
+    double asked;                /* when the neighbours were last checked */
+    int suspect;                 /* a neighbour that is missing, counted from 1; 0: none */
+    rshi_watch missed;           /* how long */
 } rshi_link;
 
-/* Local.  Takes the wire, also when it fails: then it tells the other ranks, as well as it can
- * without memory, and closes it. */
+/* Local.  Takes ownership of the wire.  If it fails, it tells the other ranks, as well as it can
+ * without memory, and closes the wire. */
 rsh_status rshi_link_new(const rsh_wire *wire, rshi_link **out);
-/* Local, or collective if no rank has failed: waits for the farewells of all, closes the wire,
+/* Local, or collective if no rank has failed: waits for the farewells of all, closes the wire, and
  * frees the link, unless the wire still uses it. */
 void rshi_link_close(rshi_link *l);
-/* Local.  Say farewell to everybody; the first call counts. */
+/* Local.  Sends a farewell to every rank; only the first call has an effect. */
 void rshi_link_leave(rshi_link *l, rsh_status status, const char *detail);
 
-/* Is there a reason to give up on `peer`, -1: on anyone, who has completed fewer than `steps`
- * steps?  Hears farewells and answers calls. */
+/* Should this rank stop waiting for `peer` (-1: for any rank) if it has completed fewer than
+ * `steps` steps?  Receives farewells and answers calls. */
 rsh_status rshi_link_check_peer(rshi_link *l, int peer, uint64_t steps, double waited);
 
-/* Begin a message from or into memory of the library.  Failures of the wire are RSH_EPEER: ranks
- * are out of step then, and nothing can be done on this link any more. */
+/* Begin a message from or into memory of the library.  Failures of the wire become RSH_EPEER: the
+ * ranks are then out of step, and the link cannot be used any more. */
 rsh_status rshi_link_send(rshi_link *l, int peer, int tag, const void *data, size_t bytes,
                           rshi_link_request *out);
 rsh_status rshi_link_recv(rshi_link *l, int peer, int tag, void *data, size_t bytes,
                           rshi_link_request *out);
 rsh_status rshi_link_test(rshi_link *l, rsh_wire_request *request, bool *done);
-/* Test all that are pending; how many still are. */
+/* Tests all pending messages; *left is the number that is still pending. */
 rsh_status rshi_link_test_all(rshi_link *l, int64_t n, rshi_link_request *requests, int64_t *left);
-/* Wait for all of them, in a step that nobody may have left out. */
+/* Waits for all of them, in a step in which every rank takes part. */
 rsh_status rshi_link_finish(rshi_link *l, int64_t n, rshi_link_request *requests);
-/* Nothing has moved: let others work for a moment, and now and then look for a reason to give up.
- * It counts at the next call: what was under way when a rank left may be complete all the same. */
+/* Called when no message made progress: yields or sleeps for a moment, and regularly checks for a
+ * reason to stop waiting.  The reason is returned by the next call, because messages that were in
+ * progress when a rank left may still complete. */
 rsh_status rshi_link_rest(rshi_link *l, rshi_vigil *v, int64_t n,
                           const rshi_link_request *requests);
-/* After a failure.  False: some are still pending, as they cannot be stopped, and their memory must
- * stay for as long as the process. */
+/* Cancels messages after a failure.  False: some could not be cancelled, and their memory must stay
+ * valid until the process ends. */
 bool rshi_link_cancel(rshi_link *l, int64_t n, rshi_link_request *requests);
-/* The step is complete on this rank. */
+/* This rank has completed a step. */
 static inline void rshi_link_step(rshi_link *l) { l->steps++; }
 
-/* Collective, one step each; take no memory.  As those of a node. */
+/* Collective, one step each; allocate no memory.  The same as rshi_node_allgather and
+ * rshi_node_bcast, over messages. */
 rsh_status rshi_link_allgather(rshi_link *l, const void *mine, void *all, size_t bytes);
 rsh_status rshi_link_bcast(rshi_link *l, int root, void *data, size_t bytes);
-/* Collective.  As rsh_comm_exchange, each rank's arguments already checked. */
+/* Collective.  Like rsh_comm_exchange, with arguments already checked. */
 rsh_status rshi_link_exchange(rshi_link *l, int64_t nsend, const rsh_message *send, int64_t nrecv,
                               const rsh_message *recv);
-/* Collective.  Everybody gets the status and the sentence of the lowest rank that failed; `board`
- * has room for 16 bytes a rank. */
+/* Collective.  Every rank gets the status and the message of the lowest rank that failed; `board`
+ * has room for 16 bytes per rank. */
 rsh_status rshi_link_agree(rshi_link *l, rsh_status mine, void *board);
 
-/* ---- between the files of the link ---- */
+/* ---- shared by the files of the link ---- */
 
-/* Let others work for a moment.  True: it is time to look around. */
+/* Yields or sleeps for a moment.  True: it is time to check the other ranks. */
 bool rshi_vigil_rest(rshi_vigil *v, const rshi_patience *p);
-/* Seconds since the first question, without those in which this process was not awake. */
+/* Seconds since the first call, except those in which this process was not awake. */
 double rshi_vigil_waited(rshi_vigil *v);
-/* A wire that fails leaves ranks out of step: the sentence stays, the status says that the comm is
- * of no more use. */
+/* A failure of the wire leaves the ranks out of step: keeps the error message, and returns the
+ * status of a comm that cannot be used any more. */
 static inline rsh_status rshi_link_broken(rsh_status st) { return st ? RSH_EPEER : RSH_OK; }
-/* A word of `tag` that has come, at l->ear; *peer -1: there is none. */
+/* Receives a control message of `tag`, if one has arrived, at l->ear; *peer -1: none. */
 rsh_status rshi_link_hear(rshi_link *l, int tag, size_t bytes, int *peer);
-/* Farewells that have come are noted. */
+/* Receives and records all farewells that have arrived. */
 rsh_status rshi_link_hear_farewells(rshi_link *l);
-/* Calls of other ranks are answered. */
+/* Answers the calls of other ranks. */
 rsh_status rshi_link_answer(rshi_link *l);
-/* This rank waits for `peer`. */
+/* Records that this rank waits for `peer`. */
 void rshi_link_await(rshi_link *l, int peer);
-/* Call all ranks and hear their answers, unless that was done a moment ago; takes half a second. */
+/* Calls all ranks and collects their answers, unless that was done just before; takes half a
+ * second. */
 rsh_status rshi_link_call(rshi_link *l);
-/* RSH_ETIMEOUT after `waited` seconds, with the rank that is missing as far as the answers tell.
- */
+/* Returns RSH_ETIMEOUT after `waited` seconds, naming the missing rank as far as the answers
+ * tell. */
 rsh_status rshi_link_report_late(rshi_link *l, double waited);
-/* Say farewell on a wire that no link could be made of; l: what there is of it, or NULL.  False:
- * the wire still uses l. */
+/* Sends farewells on a wire for which no link could be made; l: what was made of it, or NULL.
+ * False: the wire still uses l. */
 bool rshi_link_excuse(rshi_link *l, const rsh_wire *wire, rsh_status status);
 
 #endif

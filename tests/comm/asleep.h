@@ -1,4 +1,4 @@
-/* asleep: what the kernel says that a process does. */
+/* asleep: the state of a process according to the kernel. */
 #ifndef RESHARD_TESTS_COMM_ASLEEP_H
 #define RESHARD_TESTS_COMM_ASLEEP_H
 
@@ -18,8 +18,8 @@ static inline char state_of(pid_t pid) {
     return state;
 }
 
-/* Waits until a process waits for others, however slow it was to get there: it sleeps, or has
- * ended, at ten looks in a row. */
+/* Waits until a process is waiting, however long that takes: it was asleep, or had ended, in ten
+ * consecutive checks. */
 static inline void await_asleep(pid_t pid) {
     for (int looks = 0; looks < 10; usleep(3000)) {
         char state = state_of(pid);

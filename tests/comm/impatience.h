@@ -1,6 +1,5 @@
-/* impatience: a short timeout for one rank, set after the ranks have met.  RESHARD_TIMEOUT would
- * hold from the start, and a busy machine could break what a test prepares before the wait that it
- * is about. */
+/* impatience: a short timeout for one rank, set after all ranks have joined.  RESHARD_TIMEOUT would
+ * apply from the start, and on a busy machine it could expire while the test is still preparing. */
 #ifndef RESHARD_TESTS_COMM_IMPATIENCE_H
 #define RESHARD_TESTS_COMM_IMPATIENCE_H
 
@@ -12,7 +11,7 @@ static inline void shorten(rshi_patience *p, double seconds) {
     if (p->nap > seconds) p->nap = seconds;
 }
 
-/* Local: this rank waits for at most so many seconds from now on. */
+/* Local: from now on this rank waits for at most so many seconds. */
 static inline void set_timeout(rsh_comm *c, double seconds) {
     shorten(&c->here->world->patience, seconds);
     shorten(&c->patience, seconds);

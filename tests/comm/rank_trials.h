@@ -18,7 +18,7 @@ static inline bool painted(const unsigned char *p, int rank, size_t bytes) {
     return true;
 }
 
-/* Nobody is past barrier k before everybody has come to it.  ctx: a counter that all ranks see. */
+/* No rank passes barrier k before all have reached it.  ctx: a counter that all ranks see. */
 static inline rsh_status keeps_step(void *ctx, rsh_comm *c) {
     atomic_int *count = ctx;
     for (int k = 1; k <= 20; k++) {

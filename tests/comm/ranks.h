@@ -1,6 +1,6 @@
-/* ranks: what tests of the comm room share.  Ranks are threads, where cmocka's assertions cannot be
- * used: rank functions say what is wrong with CHECK, and the test that ran them finds it in the
- * status of rsh_run. */
+/* ranks: shared by tests of the comm room.  Ranks are threads, in which cmocka's assertions cannot
+ * be used: rank functions report errors with CHECK, and the test finds them in the status of
+ * rsh_run. */
 #ifndef RESHARD_TESTS_COMM_RANKS_H
 #define RESHARD_TESTS_COMM_RANKS_H
 
@@ -21,7 +21,7 @@
 #define CHECK(condition)                                                                           \
     RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%s]", __FILE__, __LINE__, #condition,        \
                 rsh_error_detail())
-/* The call must end with this status; its sentence is then there to look at. */
+/* The call must return this status; its error message can then be checked. */
 #define CHECK_STATUS(expected, call)                                                               \
     do {                                                                                           \
         rsh_status got_ = (call);                                                                  \
@@ -30,8 +30,8 @@
     } while (0)
 #define CHECK_SAYS(text) CHECK(strstr(rsh_error_detail(), (text)))
 
-/* Where the ranks are: threads of one comm, or ranks of a comm on a wire, rank r on node r /
- * per_node % nodes. */
+/* Where the ranks are: threads of one comm, or ranks of a comm on a wire, with rank r on node
+ * r / per_node % nodes. */
 typedef struct setting {
     const char *name;
     bool wire;
@@ -61,10 +61,10 @@ static inline void run_ranks(int n, rsh_rank_fn fn, void *ctx) {
         fail_msg("%d ranks, %s: %s: %s", n, here->name, rsh_status_name(st), rsh_error_detail());
 }
 
-/* Are all ranks on one node?  Ranks of other nodes do not see a flag. */
+/* Are all ranks on one node?  Flags are not visible on other nodes. */
 static inline bool on_one_node(void) { return here->nodes == 1; }
 
-/* The tests of a program, in every setting. */
+/* Runs the tests of a program in every setting. */
 #define RUN_EVERYWHERE(tests) run_everywhere(#tests, tests, sizeof(tests) / sizeof *(tests))
 static inline int run_everywhere(const char *name, const struct CMUnitTest *tests, size_t n) {
     int failed = 0;
@@ -82,7 +82,7 @@ static inline void run_all_counts(rsh_rank_fn fn, void *ctx) {
         run_ranks(rank_counts[i], fn, ctx);
 }
 
-/* Random numbers that every rank can draw alike: splitmix64. */
+/* Random numbers that are the same on every rank: splitmix64. */
 static inline uint64_t draw(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -90,7 +90,7 @@ static inline uint64_t draw(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* The seed of a random test, printed: RESHARD_SEED, else `otherwise`. */
+/* The seed of a random test, which is printed: RESHARD_SEED, or else `otherwise`. */
 static inline uint64_t test_seed(uint64_t otherwise) {
     uint64_t seed = seed_or(otherwise);
     print_message("RESHARD_SEED=%llu\n", (unsigned long long)seed);

@@ -1,5 +1,5 @@
-/* sanitized: which sanitizer this build has, whatever the compiler calls it; some leave too little
- * address range for a test. */
+/* sanitized: which sanitizer this build has, with any compiler; some leave too little address space
+ * for a test. */
 #ifndef RESHARD_TESTS_SANITIZED_H
 #define RESHARD_TESTS_SANITIZED_H
 

@@ -1,7 +1,7 @@
-/* Slow numbers: every dtype read as a long double, and one correctly rounded write, by definition
- * rather than by bit tricks.
+/* Reference arithmetic: reads every dtype as a long double, and writes with one correct rounding,
+ * by definition rather than by bit operations.
  *
- * The small floats are tables of all their values; to round is to look for the nearest one. */
+ * The small floats are tables of all their values; rounding finds the nearest one. */
 #ifndef RESHARD_TESTS_COPY_REFERENCE_H
 #define RESHARD_TESTS_COPY_REFERENCE_H
 
@@ -28,7 +28,7 @@ static inline bool reference_is_small(rsh_dtype t, small_format *f) {
 
 static inline bool reference_is_integer(rsh_dtype t) { return t >= RSH_U8 && t <= RSH_I64; }
 
-/* The magnitude of a code without its sign as if there were neither infinity nor NaN. */
+/* The magnitude of a code without its sign, as if there were neither infinity nor NaN. */
 static inline long double small_magnitude(small_format f, int code) {
     int bias = (1 << (f.ebits - 1)) - 1, e = code >> f.mbits, m = code & ((1 << f.mbits) - 1);
     if (e == 0) return ldexpl((long double)m, 1 - bias - f.mbits);
@@ -49,7 +49,7 @@ static inline long double small_value(small_format f, unsigned bits) {
     return sign * small_magnitude(f, code);
 }
 
-/* Nearest code by bisection over the magnitudes, ties to the even code, `top` standing for
+/* Finds the nearest code by bisection over the magnitudes, ties to the even code; `top` stands for
  * everything beyond the largest number. */
 static inline unsigned small_code(small_format f, long double x) {
     int top = small_top(f), lo = 0, hi = top, width = f.ebits + f.mbits;
@@ -135,7 +135,7 @@ static inline void reference_write(rsh_dtype to, void *p, long double x, bool in
                    : x < 0  ? (uint64_t)(int64_t)x
                             : (uint64_t)x;
         memcpy(p, &word,
-               rsh_dtype_size(to)); /* little-endian, as every machine these tests run on */
+               rsh_dtype_size(to)); /* little-endian, like every machine that runs these tests */
     }
 }
 

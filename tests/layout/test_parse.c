@@ -112,26 +112,26 @@ static const bad syntax[] = {
 
 static const bad meaning[] = {
     {"f32[4096/tq, 8] on dp=2,tp=4", "1:10", "axis \"tq\" is not in the mesh \"dp=2,tp=4\""},
-    {"f32[4096/tp]", "1:10", "axis \"tp\" has no mesh to be in; add \"on tp=4\""},
+    {"f32[4096/tp]", "1:10", "axis \"tp\" is not defined; add \"on tp=4\""},
     {"f32[4/(x,y)] on x=2", "1:10", "axis \"y\" is not in the mesh \"x=2\""},
     {"f32[(4/x|4/y)] on x=2", "1:12", "axis \"y\" is not in the mesh \"x=2\""},
     {"f32[4]/y on x=2", "1:8", "axis \"y\" is not in the mesh"},
     {"f32[4] on x=2 sum(y)", "1:19", "axis \"y\" is not in the mesh"},
-    {"f32[4] sum(y)", "1:12", "axis \"y\" has no mesh to be in"},
+    {"f32[4] sum(y)", "1:12", "axis \"y\" is not defined"},
     {"f32[4/xx] on x=2,xxx=2", "1:7", "axis \"xx\" is not in the mesh"},
-    {"f32[4/x, 4/x] on x=2", "1:12", "axis \"x\" is used already: it cuts dim 0,"},
-    {"f32[4/x, (4/y|4/x)] on x=2,y=2", "1:17", "axis \"x\" is used already"},
-    {"f32[4/x]/x on x=2", "1:10", "axis \"x\" is used already"},
-    {"f32[4/x] on x=2 sum(x)", "1:17", "axis \"x\" is used already"},
-    {"f32[4]/x on x=2 sum(x)", "1:17", "axis \"x\" is used already: it cuts the flat tensor,"},
+    {"f32[4/x, 4/x] on x=2", "1:12", "axis \"x\" already cuts dim 0;"},
+    {"f32[4/x, (4/y|4/x)] on x=2,y=2", "1:17", "axis \"x\" already cuts"},
+    {"f32[4/x]/x on x=2", "1:10", "axis \"x\" already cuts"},
+    {"f32[4/x] on x=2 sum(x)", "1:17", "axis \"x\" already cuts"},
+    {"f32[4]/x on x=2 sum(x)", "1:17", "axis \"x\" already cuts the flat tensor;"},
     {"f32[4/(x,x)] on x=2", "1:7", "axis \"x\" is named twice"},
     {"f32[4] on x=2 sum(x,x)", "1:15", "axis \"x\" is named twice"},
-    {"f32[4/x, 4\n  /x] on x=2", "2:4", "axis \"x\" is used already"},
-    {"f32[4] on x=2,x=2", "1:15", "axis \"x\" stands twice in the mesh"},
-    {"f32[4] on on=2", "1:11", "\"on\" has a meaning of its own"},
-    {"f32[4] on boxes=2", "1:11", "\"boxes\" has a meaning of its own"},
-    {"f32[4] on order=2", "1:11", "\"order\" has a meaning of its own"},
-    {"f32[4] on x=2,bxor=2", "1:15", "\"bxor\" has a meaning of its own"},
+    {"f32[4/x, 4\n  /x] on x=2", "2:4", "axis \"x\" already cuts"},
+    {"f32[4] on x=2,x=2", "1:15", "axis \"x\" appears twice in the mesh"},
+    {"f32[4] on on=2", "1:11", "\"on\" is a reserved word"},
+    {"f32[4] on boxes=2", "1:11", "\"boxes\" is a reserved word"},
+    {"f32[4] on order=2", "1:11", "\"order\" is a reserved word"},
+    {"f32[4] on x=2,bxor=2", "1:15", "\"bxor\" is a reserved word"},
     {"f32[4] on x=0", "1:11", "axis \"x\" must have size 1 or more, got 0"},
     {"f32[4] on x=0@[0]", "1:11", "axis \"x\" must have size 1 or more, got 0"},
     {"f32[4] on x=1099511627776", "1:11", "the mesh has more than 2147483648 positions"},
@@ -140,30 +140,32 @@ static const bad meaning[] = {
     {"f32[4] on x=9223372036854775807,y=9223372036854775807@[1]", "1:11", "more than 2147483648 positions"},
     {"f32[4] on x=2147483648@1-2147483648", "1:24", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] on x=4@[0,1,2]", "1:15", "3 ranks for a mesh of 4 positions"},
-    {"f32[4] on x=2,y=2@[3,2,1,3]", "1:19", "rank 3 stands twice in the mesh"},
+    {"f32[4] on x=2,y=2@[3,2,1,3]", "1:19", "rank 3 appears twice in the mesh"},
     {"f32[4] on x=2@[0,2147483648]", "1:15", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] on x=2@2147483647-2147483648", "1:15", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] on x=2@9-8", "1:15", "ranks 9-8 are in descending order; write the smaller one first"},
-    {"f32[4] on x=2@8-10", "1:15", "8-10 is 3 ranks, the mesh has 2 positions"},
-    {"f32[4] on x=2@0-9223372036854775807", "1:15", "9223372036854775808 ranks, the mesh has 2 positions"},
+    {"f32[4] on x=2@8-10", "1:15", "8-10 are 3 ranks, but the mesh has 2 positions"},
+    {"f32[4] on x=2@0-9223372036854775807", "1:15", "9223372036854775808 ranks, but the mesh has 2 positions"},
     {"f32[4611686018427387904]", "1:5", "tensor is larger than 2^63 bytes"},
     {"f32[3037000500, 3037000500]", "1:5", "tensor is larger than 2^63 bytes"},
     {"u8[9223372036854775807, 2]", "1:4", "tensor is larger than 2^63 bytes"},
     {"u8[(9223372036854775807|1)/x] on x=2", "1:25", "segments add up to more than 2^63"},
     {"f32[4/x:0] on x=2", "1:7", "the number after \":\" must be 1 or more, got 0"},
     {"f32[4/x%0] on x=2", "1:7", "the number after \"%\" must be 1 or more, got 0"},
-    {"f32[4/x{4}] on x=2", "1:7", "1 size for 2 parts"},
-    {"f32[4/(x,y){1,1,2}] on x=2,y=2", "1:7", "3 sizes for 4 parts"},
+    {"f32[4/x{4}] on x=2", "1:7", "expected 2 sizes (one per part), got 1"},
+    {"f32[4/(x,y){1,1,2}] on x=2,y=2", "1:7", "expected 4 sizes (one per part), got 3"},
     {"f32[4/x{1,2}] on x=2", "1:7", "sizes add up to 3, expected 4"},
     {"f32[4/x{9223372036854775807,1}] on x=2", "1:7", "sizes add up to more than 2^63"},
     {"f32[(4/x{2,1}|4/x)] on x=2", "1:8", "sizes add up to 3, expected 4"},
     {"f32[(4|4)/x{2,2}] on x=2", "1:11",
-     "explicit sizes cannot stand after the parenthesis of segments; write them on each segment"},
-    {"f32[(4/x|4)/x] on x=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
-    {"f32[(4|4/x)/y] on x=2,y=2", "1:13", "segments are cut twice: once each and once after the parenthesis; keep one"},
+     "explicit sizes are not allowed after the parenthesis of segments; write them on each segment"},
+    {"f32[(4/x|4)/x] on x=2", "1:13",
+     "segments are cut both individually and after the parenthesis; remove one of the cuts"},
+    {"f32[(4|4/x)/y] on x=2,y=2", "1:13",
+     "segments are cut both individually and after the parenthesis; remove one of the cuts"},
     {"f32[8, (4|4)]", "1:8", "no segment is cut; write the size 8 without segments"},
     {"f32[(4)]", "1:5", "no segment is cut; write the size 4 without segments"},
-    {"f32[4]/x:2 on x=2", "1:8", "\":\" does not go with a flat cut"},
+    {"f32[4]/x:2 on x=2", "1:8", "\":\" cannot be used in a flat cut"},
     {"f32[4, 4]/x on x=2 order(1,0)", "1:20", "a flat layout cannot have an order"},
     {"f32[4, 4]/x on x=2 order(0,1)", "1:20", "a flat layout cannot have an order"},
     {"f32[4/y, 4]/x{4,12} on x=2,y=2", "1:13", "a flat cut by explicit sizes requires dims that are not cut"},
@@ -179,10 +181,10 @@ static const bad meaning[] = {
     {"f32[4] boxes 0:[]", "1:16", "box has 0 ranges, expected 1 (one per dim)"},
     {"f32[4] boxes 0:[0:4,0:4]", "1:16", "box has 2 ranges, expected 1 (one per dim)"},
     {"f32[] boxes 0:[0:1]", "1:15", "box has 1 range, expected 0 (one per dim)"},
-    {"f32[4] boxes 0:[0:4] 1:[3:2]", "1:22", "range 3:2 of dim 0 runs backwards"},
+    {"f32[4] boxes 0:[0:4] 1:[3:2]", "1:22", "range 3:2 of dim 0 ends before it begins"},
     {"f32[4] boxes 0:[0:5]", "1:14", "range 0:5 runs past the end of dim 0, whose size is 4"},
     {"f32[4, 2] boxes 0:[0:4,3:3]", "1:17", "range 3:3 runs past the end of dim 1, whose size is 2"},
-    {"f32[4] boxes 3,3:[0:4]", "1:14", "rank 3 stands twice in one box"},
+    {"f32[4] boxes 3,3:[0:4]", "1:14", "rank 3 appears twice in one box"},
     {"f32[4] boxes 2147483648:[0:4]", "1:14", "rank 2147483648 is not in 0..2147483647"},
     {"f32[4] boxes", "1:8", "no box holds element [0]"},
     {"f32[] boxes", "1:7", "no box holds element []"},
@@ -366,27 +368,28 @@ static void errors_from_code_name_the_dim_or_the_axis(void **state) {
     rsh_layout_desc good = {.dtype = RSH_F32, .ndim = 2, .naxes = 1, .axis = {{"x", 2}}}, d;
     (void)state;
     d = good, d.dim[0].cut = d.dim[1].cut = by_x;
-    check_refused(&d, "layout: dim 1: axis \"x\" is used already: it cuts dim 0, and serves for nothing else");
+    check_refused(&d, "layout: dim 1: axis \"x\" already cuts dim 0; an axis can be used only once");
     d = good, d.dim[1].size = -1;
-    check_refused(&d, "layout: dim 1: its size is -1");
+    check_refused(&d, "layout: dim 1: size must be 0 or more, got -1");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.axes[0] = 1;
-    check_refused(&d, "layout: dim 1: axis 1 is not one of the 1 of the mesh");
+    check_refused(&d, "layout: dim 1: axis index 1 is out of range: the mesh has 1 axis");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = (rsh_cut_rule)9;
-    check_refused(&d, "layout: dim 1: 9 is not a rule");
+    check_refused(&d, "layout: dim 1: 9 is not a cut rule");
     d = good, d.dim[1].cut = by_x, d.dim[1].cut.rule = RSH_CUT_UNIT;
     check_refused(&d, "layout: dim 1: the number after \"%\" must be 1 or more, got 0");
     d = good, d.dim[1].cut.naxes = 9;
     check_refused(&d, "layout: dim 1: cut has an invalid number of axes: 9");
     d = good, d.dim[0].nsegments = 1;
-    check_refused(&d, "layout: dim 0: the segments are NULL");
+    check_refused(&d, "layout: dim 0: segment must not be NULL");
     d = good, d.axis[0].name[0] = '1';
-    check_refused(&d, "layout: axis 0: \"1\" is not a name: letters, digits and _, a letter first");
+    check_refused(&d,
+                  "layout: axis 0: \"1\" is not a valid axis name; use letters, digits and _, starting with a letter");
     d = good, memset(d.axis[0].name, 'x', sizeof d.axis[0].name);
-    check_refused(&d, "layout: axis 0: its name is longer than 31 characters");
+    check_refused(&d, "layout: axis 0: axis name is longer than 31 characters");
     d = good, d.ndim = 9;
-    check_refused(&d, "layout: 9 dims; at most 8");
+    check_refused(&d, "layout: ndim must be 0 to 8, got 9");
     d = good, d.naxes = -1;
-    check_refused(&d, "layout: -1 axes; at most 8");
+    check_refused(&d, "layout: naxes must be 0 to 8, got -1");
     d = good, d.dtype = RSH_DTYPE_NONE;
     check_refused(&d, "layout: 255 is not a dtype");
     d = good, d.op = RSH_OP_SUM;
@@ -424,7 +427,7 @@ static void boxes_from_code_are_checked_too(void **state) {
     assert_int_equal(rsh_layout_nparts(l, 3), 2);
     rsh_layout_free(l);
     box[1].nranks = 3;
-    check_refused(&good, "layout: box 1: rank 1 stands twice in one box");
+    check_refused(&good, "layout: box 1: rank 1 appears twice in one box");
     box[1].nranks = 0;
     check_refused(&good, "layout: box 1: box has no ranks; write RANK:[...]");
     box[1].nranks = 1, box[1].box.lo[0] = 1;
@@ -434,9 +437,9 @@ static void boxes_from_code_are_checked_too(void **state) {
     box[1].box.lo[0] = -1;
     check_refused(&good, "layout: box 1: range -1:4 of dim 0 begins below 0");
     d = good, d.boxes = NULL;
-    check_refused(&d, "layout: boxes: 2 of them, but no list");
+    check_refused(&d, "layout: boxes: nboxes must be 0 or more and boxes must list them, got nboxes 2");
     d = good, d.nboxes = -1;
-    check_refused(&d, "layout: boxes: -1 of them, but no list");
+    check_refused(&d, "layout: boxes: nboxes must be 0 or more and boxes must list them, got nboxes -1");
 }
 
 static void a_whole_tensor_lies_on_one_rank(void **state) {

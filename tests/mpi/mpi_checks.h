@@ -1,4 +1,4 @@
-/* mpi_checks: what programs on MPI ranks share: a check that ends all ranks. */
+/* mpi_checks: shared by test programs on MPI ranks: a check that ends all ranks. */
 #ifndef RESHARD_TESTS_MPI_MPI_CHECKS_H
 #define RESHARD_TESTS_MPI_MPI_CHECKS_H
 

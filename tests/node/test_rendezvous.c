@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "node/meeting.h"
+#include "node/rendezvous.h"
 
 #define RANKS 4
 #define MOST_RANKS 8
@@ -319,7 +319,7 @@ static _Noreturn void send_garbage(const place *at, atomic_int *here) {
 /* As a rank of the next version of the library would. */
 static _Noreturn void speak_another_version(const place *at, atomic_int *here) {
     rshi_process_world world = {.base = {.size = RANKS}};
-    rshi_meeting m = {.w = &world};
+    rshi_rendezvous m = {.w = &world};
     rshi_word w = rshi_word_make(&m, 2, RSH_OK);
     ((char *)&w.magic)[7]++;
     send(connect_at_last(at), &w, sizeof w, MSG_NOSIGNAL);
@@ -423,7 +423,7 @@ static void a_silent_process_is_named_when_a_rank_is_missing(void **state) {
 
 static void a_process_that_sent_garbage_is_named_when_a_rank_is_missing(void **state) {
     (void)state;
-    is_named(send_garbage, "; process %ld sent something that no rank sends");
+    is_named(send_garbage, "; process %ld sent data that are not from a rank");
 }
 
 static void another_version_of_the_library_is_told_to_all(void **state) {

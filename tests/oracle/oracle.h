@@ -1,8 +1,8 @@
-/* Oracle: what a layout text means and what a move must give, element by element and as slowly as
- * that is.
+/* Oracle: the meaning of a layout text and the result of a move, element by element, slow and
+ * simple.
  *
- * It shares nothing with the library: its own parser, its own numbers, its own arithmetic.  Texts
- * are valid; nonsense aborts. */
+ * It shares no code with the library: it has its own parser, numbers and arithmetic.  Texts must be
+ * valid; invalid ones abort. */
 #ifndef RESHARD_TESTS_ORACLE_H
 #define RESHARD_TESTS_ORACLE_H
 
@@ -32,7 +32,7 @@ bool ora_is_complex(ora_dtype t);
 bool ora_op_exists(ora_op op, ora_dtype t);
 bool ora_converts(ora_dtype from, ora_dtype to);
 
-/* A number of any dtype, exactly: integers (and bool) in `bits`, sign-extended to 64; the others in
+/* An exact number of any dtype: integers (and bool) in `bits`, sign-extended to 64; the others in
  * re and im. */
 typedef struct ora_number {
     bool is_integer, is_signed;
@@ -44,13 +44,13 @@ void ora_encode(ora_dtype t, ora_number n, void *element); /* one conversion, ro
 
 /* ora_reduce.c: arithmetic in the accumulator type. */
 ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution);
-/* The same as an element of dtype `to`.  A single contribution of that dtype keeps its bits; of two
- * or more, a NaN is the one NaN: positive, quiet, no payload.  `node` says where each contribution
- * lies, if those of a node are to be combined first; NULL: all in order. */
+/* The same as an element of dtype `to`.  A single contribution of that dtype keeps its bits; a NaN
+ * of two or more is the canonical one: positive, quiet, no payload.  `node` is the node of each
+ * contribution, if those of a node are to be combined first; NULL: all in order. */
 void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
                    const int64_t *node, ora_dtype to, void *element);
 void ora_identity(ora_op op, ora_dtype t, void *element);
-/* Which elements count as equal: those of equal bits; also 0 and -0; also any two NaNs. */
+/* Which elements count as equal: those with equal bits; also 0 and -0; also any two NaNs. */
 typedef enum ora_likeness { ORA_BITS, ORA_ZEROS, ORA_VALUES } ora_likeness;
 bool ora_equal(ora_dtype t, ora_likeness like, const void *a, const void *b);
 
@@ -79,11 +79,11 @@ typedef struct ora_box {
     int64_t rank, lo[ORA_MAX], hi[ORA_MAX];
 } ora_box;
 
-/* One part: which global elements (row-major numbers) it holds, in memory order.  `shape` and
+/* One part: the global elements (row-major numbers) that it holds, in memory order.  `shape` and
  * `order` are of the dense part. */
 typedef struct ora_part {
     int64_t rank, number; /* the number-th part of the rank */
-    int64_t partial;      /* position along the partial axes taken as one, 0 where there are none */
+    int64_t partial;      /* position along the partial axes combined, 0 if there are none */
     int ndim, order[ORA_MAX];
     int64_t shape[ORA_MAX];
     int64_t count, *element;
@@ -101,7 +101,7 @@ typedef struct ora_layout {
     int64_t npositions, rank_of[ORA_MAX_POSITIONS];
     ora_op op;
     bool is_partial[ORA_MAX];
-    int64_t npartial; /* product of the partial axes, 1 where there are none */
+    int64_t npartial; /* product of the partial axes, 1 if there are none */
     int order[ORA_MAX];
     bool is_boxes;
     int64_t nboxes;
@@ -124,16 +124,16 @@ bool ora_rank_holds(const ora_layout *l, int64_t rank, int64_t element);
 bool ora_has_rank(const ora_layout *l, int64_t rank);
 bool ora_same_parts(const ora_layout *a, const ora_layout *b);
 
-/* ora_move.c: what a move must give and what it must cost. */
-/* src[i] and dst[i] are the dense bytes of part i.  per_node > 0: reductions combine what nodes of
- * so many consecutive ranks hold first; `from` has no replicas then.  False: the move is not
+/* ora_move.c: the result of a move and its lower bounds. */
+/* src[i] and dst[i] are the dense bytes of part i.  per_node > 0: reductions first combine within
+ * nodes of so many consecutive ranks; `from` then has no replicas.  False: the move is not
  * supported. */
 bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to,
               unsigned char **dst, int64_t per_node);
-/* Does more than one rank hold some contribution? */
+/* Does more than one rank hold the same contribution? */
 bool ora_has_replicas(const ora_layout *l);
 bool ora_moves_alone(const ora_layout *from,
-                     const ora_layout *to); /* each partial position on its own */
+                     const ora_layout *to); /* is each partial position moved separately? */
 /* Without partials: the least bytes between ranks, and between nodes of `per_node` consecutive
  * ranks. */
 int64_t ora_least_bytes(const ora_layout *from, const ora_layout *to);

@@ -1,5 +1,4 @@
-/* Page ranks: what a page's parts of a program need around them: an end that shows in the exit
- * status. */
+/* Page ranks: helpers for parts of programs from pages: a failure becomes the exit status. */
 #include <reshard/train.h>
 
 #include <stdio.h>

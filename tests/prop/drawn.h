@@ -1,8 +1,8 @@
-/* Drawn: a random layout of hundreds to thousands of ranks, and which elements its ranks hold.
+/* Drawn: a random layout of hundreds to thousands of ranks, and the elements that its ranks hold.
  *
- * The oracle asks for every element at every position, which takes too long with so many.  Here a
- * layout is drawn as a description, and only the parts that somebody asks for are worked out from
- * it, dim by dim, as docs/notation.md says.  Nothing of that is taken from the library. */
+ * The oracle tests every element at every position, which takes too long with so many ranks.  Here
+ * a layout is drawn as a description, and only the requested parts are computed from it, dim by
+ * dim, as docs/notation.md defines.  No code of the library is used. */
 #ifndef RESHARD_TESTS_DRAWN_H
 #define RESHARD_TESTS_DRAWN_H
 
@@ -17,7 +17,7 @@ enum {
     DRAWN_COPIES = 4    /* of a box */
 };
 
-/* What the layout is to be like. */
+/* Properties of the layout to draw. */
 typedef struct drawn_wish {
     int ndim;
     int64_t shape[DRAWN_DIMS];
@@ -26,12 +26,12 @@ typedef struct drawn_wish {
     rsh_op op;       /* RSH_OP_NONE: not partial */
     int64_t partial; /* size of an axis that is partial */
     int64_t ranks;   /* about so many */
-    int64_t copies;  /* of an element, at most; of one in a box a few */
+    int64_t copies;  /* of an element, at most; of one in a box, a few */
     bool plain;      /* neither segments nor flat */
 } drawn_wish;
 
-/* A part: along each dim the indices that it has, in the order in which they lie.  A flat part has,
- * of all elements at these indices in row-major order, `count` of them from number `lo` on. */
+/* A part: along each dim its indices, in memory order.  A flat part holds `count` of the elements
+ * at these indices in row-major order, from number `lo` on. */
 typedef struct drawn_part {
     int64_t partial; /* position along the partial axes taken as one */
     int ndim;        /* of the tensor */
@@ -50,23 +50,23 @@ typedef struct drawn_parts {
 typedef struct drawn {
     rsh_layout_desc desc; /* its lists are those below */
     rsh_layout *layout;   /* owned */
-    int64_t shape[DRAWN_DIMS], npartial; /* partial positions, 1 where there are none */
-    int64_t rank[DRAWN_NAMES];           /* of each position, or of those that boxes are given to */
-    int64_t position[DRAWN_NAMES];       /* of each rank; -1: it has none */
+    int64_t shape[DRAWN_DIMS], npartial; /* partial positions, 1 if there are none */
+    int64_t rank[DRAWN_NAMES];           /* of each position, or of those that have boxes */
+    int64_t position[DRAWN_NAMES];       /* of each rank; -1: none */
     int64_t sizes[DRAWN_DIMS + 1][DRAWN_RANKS]; /* of the cut of each dim, and of the flat one */
     int64_t segment_sizes[DRAWN_DIMS][DRAWN_SEGMENTS][DRAWN_RANKS];
     rsh_segment segment[DRAWN_DIMS][DRAWN_SEGMENTS];
     rsh_ranked_box box[DRAWN_BOXES];
     int64_t holder[DRAWN_BOXES][DRAWN_COPIES];
-    drawn_parts held[DRAWN_NAMES]; /* by rank, of those that were asked for */
+    drawn_parts held[DRAWN_NAMES]; /* by rank, for requested ranks */
 } drawn;
 
-/* A layout as wished, or that of a text; d is zeroed. */
+/* Draws a layout with these properties, or parses one; d must be zeroed. */
 rsh_status drawn_new(gen_rng *g, const drawn_wish *w, drawn *d);
 rsh_status drawn_parse(const char *text, drawn *d);
-void drawn_free(drawn *d); /* what it owns, not d itself */
+void drawn_free(drawn *d); /* frees its members, not d itself */
 
-/* drawn_pair.c: two layouts of one shape; both are zeroed. */
+/* drawn_pair.c: two layouts of one shape; both must be zeroed. */
 typedef struct drawn_pair_wish {
     bool partial;     /* is a side partial? */
     int64_t ranks;    /* of the larger side, at most */
@@ -76,22 +76,22 @@ typedef struct drawn_pair_wish {
     bool plain;
 } drawn_pair_wish;
 rsh_status drawn_pair(gen_rng *g, const drawn_pair_wish *w, drawn *from, drawn *to);
-/* Do both have the same partial positions, so that each moves on its own? */
+/* Do both have the same partial positions, so that each can be moved separately? */
 bool drawn_has_same_partials(const drawn *from, const drawn *to);
 
 /* drawn_parts.c */
 void drawn_know(drawn *d); /* the last step of both */
-/* What a rank holds; borrowed. */
+/* The parts of a rank; borrowed. */
 const drawn_parts *drawn_parts_of(drawn *d, int64_t rank);
 /* One of its parts; NULL: it has no such part. */
 const drawn_part *drawn_part_of(drawn *d, int64_t rank, int64_t number);
-/* The element of the tensor, row-major, that is number i of a part, row-major too. */
+/* The row-major number, in the tensor, of element i of a part, also in row-major order. */
 int64_t drawn_element(const drawn_part *p, int64_t i);
-/* The number of the element that an end of a transfer has at these rounds of the loops; -1: it lies
- * outside of the part. */
+/* The number of the element at an end of a transfer, at these loop indices; -1: outside of the
+ * part. */
 int64_t drawn_slot(const drawn_part *p, const rsh_transfer *t, const rsh_transfer_end *end,
                    const int64_t *at);
-/* Do segments of a dim name axes each for itself? */
+/* Do the segments of a dim have separate cuts? */
 bool drawn_has_own_cuts(const drawn *d);
 
 #endif

@@ -29,7 +29,7 @@ ora_dtype gen_any_dtype(gen_rng *g);
 ora_dtype gen_dtype_from(gen_rng *g, ora_dtype from); /* one that `from` converts to */
 ora_op gen_any_op(gen_rng *g, ora_dtype t);           /* one that exists for t */
 
-/* What the layout is to be like. */
+/* Properties of the layout to make. */
 typedef struct gen_wish {
     gen_shape shape;
     ora_dtype dtype;
@@ -39,7 +39,8 @@ typedef struct gen_wish {
     bool rather_boxes;
 } gen_wish;
 
-/* A layout whose ranks are still roles 0..nroles-1: mesh positions, or the ranks of boxes. */
+/* A layout whose ranks are still placeholders 0..nroles-1: mesh positions, or the ranks of
+ * boxes. */
 typedef struct gen_layout {
     char head[GEN_TEXT / 2]; /* dtype, dims, flat cut */
     char mesh[256];          /* "dp=2,tp=3", or "" */
@@ -58,15 +59,15 @@ void gen_mesh_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
 void gen_box_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
 /* gen_pair.c */
 void gen_any_layout(gen_rng *g, const gen_wish *w, gen_layout *out);
-/* Ranks are below it; GEN_MAX_ROLES unless a test has fewer. */
+/* An upper bound for ranks; GEN_MAX_ROLES unless a test has fewer. */
 extern int gen_most_ranks;
-/* Distinct ranks below gen_most_ranks for n roles: counting up, shifted, or any. */
+/* Distinct ranks below gen_most_ranks for n placeholders: ascending, shifted, or any. */
 void gen_ranks(gen_rng *g, int n, int64_t *rank);
 void gen_text(const gen_layout *l, const int64_t *rank, char text[GEN_TEXT]);
-/* The same layout in other words: blanks, parentheses around one axis. */
+/* Writes the same layout in another spelling: blanks, parentheses around one axis. */
 void gen_respell(gen_rng *g, const char *text, char out[2 * GEN_TEXT]);
 
-/* A layout as wished, on any ranks. */
+/* Makes a layout with these properties, on any ranks. */
 void gen_side(gen_rng *g, const gen_wish *w, char text[GEN_TEXT]);
 
 /* Two layouts of one shape. */
@@ -79,8 +80,8 @@ typedef struct gen_pair_wish {
     bool large;
 } gen_pair_wish;
 void gen_pair(gen_rng *g, const gen_pair_wish *w, char from[GEN_TEXT], char to[GEN_TEXT]);
-/* From few ranks to many copies, some ten thousand elements; and a node for each of GEN_MAX_ROLES
- * ranks. */
+/* Makes a move from few ranks to many copies of some ten thousand elements; and a node for each of
+ * GEN_MAX_ROLES ranks. */
 void gen_broadcast(gen_rng *g, ora_dtype from_dtype, ora_dtype to_dtype, char from[GEN_TEXT],
                    char to[GEN_TEXT]);
 void gen_nodes(gen_rng *g, int64_t node_of[GEN_MAX_ROLES]);

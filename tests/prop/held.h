@@ -1,4 +1,4 @@
-/* Held: memory of one part as a caller may hand it in: any strides, with guard bytes around and
+/* Held: memory of one part as a caller may pass it: any strides, with guard bytes around and
  * between the elements. */
 #ifndef RESHARD_TESTS_HELD_H
 #define RESHARD_TESTS_HELD_H

@@ -22,7 +22,7 @@ void planned_free(planned *p);
 bool totals_are_those_of_the_matrix(prop_case *c, const planned *p);
 bool ranks_agree_with_the_matrix(prop_case *c,
                                  const planned *p); /* views and neighbours of every rank */
-/* Without partials: bytes_moved and lower_bound are what the oracle counts. */
+/* Without partials: bytes_moved and lower_bound must equal the oracle's counts. */
 bool nothing_more_than_needed(prop_case *c, const planned *p);
 
 #endif

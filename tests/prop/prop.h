@@ -1,8 +1,8 @@
-/* Prop: runs a property over many random cases and says how to see a failing one again.
+/* Prop: tests a property with many random cases and prints how to repeat a failing one.
  *
- * RESHARD_SEED    the seed (default: the same every time, see seed.h);
- * RESHARD_CASES   scales the numbers of cases; 2,000 (the default) is as many as the tests say;
- * RESHARD_ONLY    the number of the one case to run. */
+ * RESHARD_SEED    the seed (default: fixed, see seed.h);
+ * RESHARD_CASES   scales the numbers of cases; 2,000 (the default) leaves them unchanged;
+ * RESHARD_ONLY    the number of the only case to run. */
 #ifndef RESHARD_TESTS_PROP_H
 #define RESHARD_TESTS_PROP_H
 
@@ -12,14 +12,15 @@
 
 typedef struct prop_case {
     gen_rng rng;
-    char from[GEN_TEXT], to[GEN_TEXT]; /* "" where the property has no such text */
-    char note[256];                    /* what else there is to know: door, options */
+    char from[GEN_TEXT], to[GEN_TEXT]; /* "" if the property has no such text */
+    char note[256];                    /* further parameters: interface, options */
     char why[2048];
 } prop_case;
 
-/* True: the property holds.  Otherwise it has said why. */
+/* Returns true if the property holds; otherwise it has set the reason. */
 typedef bool (*prop_fn)(prop_case *c);
-/* `share` cases for every 2,000 of RESHARD_CASES.  Goes on after failures, fails at the end. */
+/* Runs `share` cases for every 2,000 of RESHARD_CASES.  Continues after failures and fails at the
+ * end. */
 void prop_run(const char *name, int64_t share, prop_fn fn);
 bool prop_say(prop_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

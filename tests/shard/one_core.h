@@ -1,5 +1,5 @@
-/* One core: ranks that share one core, so that they are a team wherever they can be; as threads
- * and, up to SOME of them, as processes. */
+/* One core: ranks that share one core, so that they are a team if possible; as threads and, up to
+ * SOME of them, as processes. */
 #ifndef RESHARD_TESTS_ONE_CORE_H
 #define RESHARD_TESTS_ONE_CORE_H
 
@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-/* Threads that are started from here have one core, whatever the machine has. */
+/* Threads started from here on have one core, however many the machine has. */
 static inline int with_one_core(void **state) {
     static cpu_set_t before;
     cpu_set_t one;
@@ -47,7 +47,7 @@ static inline void on_ranks(int n, rsh_rank_fn fn) {
     if (n <= SOME) on_processes(n, fn);
 }
 
-/* Memory that ranks share, be they threads or processes; zeros. */
+/* Zeroed memory that ranks share, as threads or processes. */
 static inline void *shared_memory(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(p != MAP_FAILED);

@@ -1,4 +1,4 @@
-/* Ramp: sharded tensors whose every element says its own place, so that a move can be checked
+/* Ramp: sharded tensors in which every element is its own index, so that a move can be checked
  * anywhere. */
 #ifndef RESHARD_TESTS_RAMP_H
 #define RESHARD_TESTS_RAMP_H
@@ -11,7 +11,7 @@
 
 #include <reshard.h>
 
-enum { RANKS = 4, PATIENCE = 200 /* seconds until a hang is called one, on a busy machine too */ };
+enum { RANKS = 4, PATIENCE = 200 /* seconds after which a test hangs, even on a busy machine */ };
 
 static inline rsh_layout *parsed(const char *text) {
     rsh_layout *l = NULL;
@@ -19,7 +19,7 @@ static inline rsh_layout *parsed(const char *text) {
     return l;
 }
 
-/* The value of an element: its place, in row-major order. */
+/* The value of an element: its row-major index. */
 static inline float value_at(const rsh_layout *l, int64_t rank, int64_t part, int64_t offset) {
     int64_t index[RSH_MAX_NDIM], n = 0;
     if (rsh_layout_global_index(l, rank, part, offset, index) != RSH_OK) return -1;
@@ -37,7 +37,7 @@ static inline rsh_status make_source(rsh_comm *comm, const rsh_layout *l, rsh_sh
     return status;
 }
 
-/* RSH_ERUNTIME where a value is not in its place. */
+/* RSH_ERUNTIME if a value is wrong. */
 static inline rsh_status check_result(const rsh_sharded *s) {
     const rsh_layout *l = rsh_sharded_layout(s);
     int64_t rank = rsh_comm_rank(rsh_sharded_comm(s));

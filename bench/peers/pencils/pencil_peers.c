@@ -1,12 +1,12 @@
-/* Pencil peers: the transposes of 3-D FFT codes by MPI_Alltoallv, by FFTW and by us, in alternating rounds.
+/* Pencil peers: the transposes of 3-D FFT codes with MPI_Alltoallv, FFTW and reshard, in alternating rounds.
  *
  *   mpirun -n R pencil_peers [N [ROUNDS]]         N x N x N doubles (256), N a multiple of R; ROUNDS: 7
  *
- * Two moves, on R ranks along one axis.  Pencils: [z, y/p, x] to [z, y, x/p], the order of the dims stays; this is
- * 2DECOMP's transpose_x_to_y: pack for each rank, MPI_Alltoallv, unpack.  Slabs: [z/p, y, x] to [y/p, z, x] with y and
- * z swapped in memory, which FFTW's MPI transpose does, too.  A round lets each contestant move once, from a barrier to
- * the end of the last rank.  Each is told by its fastest round, and every element of the last one is compared with its
- * global index. */
+ * There are two moves, on R ranks along one axis.  Pencils: [z, y/p, x] to [z, y, x/p], with the same order of dims.
+ * This is 2DECOMP's transpose_x_to_y: pack for each rank, MPI_Alltoallv, unpack.  Slabs: [z/p, y, x] to [y/p, z, x]
+ * with y and z swapped in memory, as FFTW's MPI transpose does.  In a round each contestant moves once.  The time runs
+ * from a barrier to the end of the last rank, and the shortest of all rounds is printed.  After the last round every
+ * element is compared with its global index. */
 #include <mpi.h>
 #include <reshard.h>
 #include <reshard/mpi.h>
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef PEERS_FFTW /* of <fftw3.h> and <fftw3-mpi.h> */
+#ifdef PEERS_FFTW /* as in <fftw3.h> and <fftw3-mpi.h> */
 typedef struct fftw_plan_s *fftw_plan;
 void fftw_mpi_init(void);
 fftw_plan fftw_mpi_plan_many_transpose(ptrdiff_t n0, ptrdiff_t n1, ptrdiff_t howmany, ptrdiff_t block0,
@@ -88,7 +88,7 @@ static bool is_right(const cube *q) {
     return good;
 }
 
-/* ---- 2DECOMP's way ---- */
+/* ---- as in 2DECOMP ---- */
 
 static void exchange(cube *q) {
     int counts[64], at[64];
@@ -137,7 +137,7 @@ static void close_nothing(contestant *c) { (void)c; }
 static void open_fftw(contestant *c, cube *q) {
     c->plan = fftw_mpi_plan_many_transpose(q->n, q->n, q->n, q->share, q->share, q->src, q->dst, MPI_COMM_WORLD,
                                            FFTW_MEASURE);
-    if (!c->plan) end("FFTW makes no plan");
+    if (!c->plan) end("FFTW cannot plan this transpose");
 }
 static void run_fftw(contestant *c, cube *q) { (void)q, fftw_execute(c->plan); }
 static void close_fftw(contestant *c) { fftw_destroy_plan(c->plan); }
@@ -180,7 +180,7 @@ enum { ENTRIES = sizeof entries / sizeof *entries };
 
 /* ---- rounds ---- */
 
-static double sample(contestant *c, cube *q) {
+static double time_move(contestant *c, cube *q) {
     MPI_Barrier(MPI_COMM_WORLD);
     double limits[2] = {-MPI_Wtime(), 0};
     c->run(c, q);
@@ -191,16 +191,16 @@ static double sample(contestant *c, cube *q) {
 
 static size_t bytes_of(const cube *q) { return (size_t)(q->n * q->n * q->share) * sizeof(double); }
 
-static void hold_rounds(cube *q, int n, contestant *c, int rounds) {
+static void run_rounds(cube *q, int n, contestant *c, int rounds) {
     for (int round = 0; round < rounds; round++)
         for (int k = 0; k < n; k++) {
             if (round == rounds - 1) memset(q->dst, 0xa5, bytes_of(q));
-            c[k].best = fmin(c[k].best, sample(&c[k], q));
+            c[k].best = fmin(c[k].best, time_move(&c[k], q));
             if (round == rounds - 1 && !is_right(q)) end(c[k].name);
         }
 }
 
-static void tell(const cube *q, int n, const contestant *c, int rounds) {
+static void print_results(const cube *q, int n, const contestant *c, int rounds) {
     double peer = INFINITY, bytes = (double)bytes_of(q) * q->ranks;
     for (int k = 0; k < n; k++)
         if (!c[k].ours) peer = fmin(peer, c[k].best);
@@ -213,15 +213,15 @@ static void tell(const cube *q, int n, const contestant *c, int rounds) {
     fflush(stdout);
 }
 
-static void hold(cube *q, int rounds) {
+static void compare_contestants(cube *q, int rounds) {
     contestant c[ENTRIES];
     int n = 0;
     for (int k = 0; k < ENTRIES; k++)
         if (q->slabs || !entries[k].slabs_only) c[n++] = entries[k];
     for (int k = 0; k < n; k++) c[k].best = INFINITY, c[k].open(&c[k], q);
     fill(q); /* now, because FFTW overwrites the arrays when it measures */
-    hold_rounds(q, n, c, rounds);
-    if (!q->rank) tell(q, n, c, rounds);
+    run_rounds(q, n, c, rounds);
+    if (!q->rank) print_results(q, n, c, rounds);
     for (int k = n - 1; k >= 0; k--) c[k].close(&c[k]);
 }
 
@@ -238,7 +238,7 @@ int main(int argc, char **argv) {
     q.src = alloc(&q), q.dst = alloc(&q), q.send = alloc(&q), q.receive = alloc(&q);
     for (int slabs = 0; slabs < 2; slabs++) {
         q.slabs = slabs;
-        hold(&q, argc > 2 ? atoi(argv[2]) : 7);
+        compare_contestants(&q, argc > 2 ? atoi(argv[2]) : 7);
     }
     free(q.src), free(q.dst), free(q.send), free(q.receive);
     MPI_Finalize();
