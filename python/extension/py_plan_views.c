@@ -189,9 +189,10 @@ PyObject *py_plan_stages(PyObject *self, PyObject *arg) {
     st = rsh_plan_share(get(self), rank, &share);
     Py_END_ALLOW_THREADS
     if (st) return py_raise(st);
-    count_transfers(share->copies, share->ncopies, stages, offsetof(stage_counts, copies), offsetof(stage_counts, copied));
+    count_transfers(share->copies, share->ncopies, stages, offsetof(stage_counts, copies),
+                    offsetof(stage_counts, copied));
     count_transfers(share->receives, share->nreceives, stages, offsetof(stage_counts, receives),
-          offsetof(stage_counts, received));
+                    offsetof(stage_counts, received));
     count_transfers(share->sends, share->nsends, stages, offsetof(stage_counts, sends), offsetof(stage_counts, sent));
     rsh_share_free(share);
     while (n > 1 && !stages[n - 1].copies && !stages[n - 1].receives && !stages[n - 1].sends) n--;

@@ -6,7 +6,8 @@
 static rsh_status read_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
     *out = (rsh_torch_opts)RSH_TORCH_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(given, RSH_TORCH_OPTS_INIT, out));
-    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "sharded tensor: unknown dtype %d", (int)out->props.dtype);
+    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "sharded tensor: unknown dtype %d",
+                (int)out->props.dtype);
     return RSH_OK;
 }
 

@@ -187,8 +187,8 @@ rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim, c
     rsh_torch_tensor *t = NULL;
     whole w = {0};
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    rsh_status st =
-        out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "rsh_torch_from_shards: out is NULL");
+    rsh_status st = out ? check_own(n, shards, ndim, size, comm->rank)
+                        : rshi_fail(RSH_EVALUE, "rsh_torch_from_shards: out is NULL");
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(comm, "torch_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));

@@ -72,7 +72,8 @@ static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
 
 /* The file is written under a temporary name and then renamed, so that it is always complete. */
 rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path) {
-    RSH_REQUIRE(t && path && path[0], RSH_EVALUE, "rsh_torch_save_file: t must not be NULL, and path must not be NULL or empty");
+    RSH_REQUIRE(t && path && path[0], RSH_EVALUE,
+                "rsh_torch_save_file: t must not be NULL, and path must not be NULL or empty");
     size_t n = strlen(path);
     char *part = rshi_alloc(n + sizeof ".part", 1);
     if (!part) return rshi_nomem();

@@ -76,8 +76,8 @@ rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out)
 
 rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out) {
     RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_all_gather: t is NULL");
-    rsh_status st =
-        out ? check_whole(t, out) : rshi_fail(RSH_EVALUE, "rsh_torch_all_gather: out is NULL on rank %d", t->sharded->comm->rank);
+    rsh_status st = out ? check_whole(t, out)
+                        : rshi_fail(RSH_EVALUE, "rsh_torch_all_gather: out is NULL on rank %d", t->sharded->comm->rank);
     return move_whole(t, "torch_all_gather", st, -1, out);
 }
 
