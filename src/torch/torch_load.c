@@ -157,7 +157,7 @@ static rsh_status compare_offers(loading *l) {
         RSH_REQUIRE(same_whole(&l->whole, o), RSH_EVALUE,
                     "states must belong to one tensor: those of ranks %d and %d differ", first, r);
     }
-    RSH_REQUIRE(first >= 0, RSH_EVALUE, "at least one rank must have a state");
+    RSH_REQUIRE(first >= 0, RSH_EVALUE, "rsh_torch_load_resharded: at least one rank must pass a state, got none");
     return RSH_OK;
 }
 
