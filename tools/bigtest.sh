@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bigtest: what is too long for every edit.  Sections run in order, or alone by name:
 #
-#   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [scalapack] [python] [bare]
+#   bigtest.sh [compilers] [asan] [tsan] [prop] [shortage] [fuzz] [mutants] [kill] [large] [hosts] [ceiling] [stopped] [engines] [cgroup] [digest] [ckpt] [dtensor] [gpt] [scalapack] [python] [abi] [musl] [aarch64] [debian] [bare]
 #
 #   compilers  gcc and clang, release and debug, warnings as errors, all tests
 #   asan       address and undefined-behaviour sanitizers, all tests
@@ -23,6 +23,10 @@
 #   gpt        the example train_gpt at full size: f64 for 50 steps on threads, shm and mpi, with the same losses, and f32 for 200 steps
 #   scalapack  CALLS (20000) random calls of ScaLAPACK's routines on 2 to 8 ranks, from a new seed (RESHARD_SEED), against ScaLAPACK itself
 #   python     20,000 random pairs through the Python package, and 100,000 calls of each kind without a leak
+#   abi        the shared libraries against the baselines in packaging/abi, by abidiff
+#   musl       the library with musl-gcc, and tests of the core; jansson and cmocka are built from Debian's sources (network)
+#   aarch64    the same by a cross compiler, with RESHARD_SIMD=generic, under qemu-user (network)
+#   debian     dpkg-buildpackage in a copy of the last commit, and lintian on what it makes
 #   bare       a Debian 12 with git, make and gcc, made by debootstrap: the README's lines in the README's order (root, network)
 #
 # Sections that need what this machine has not (an MPI, memory, root, debootstrap) are skipped, in part or as a whole, and say so.  If a
@@ -223,9 +227,30 @@ python() {
     RESHARD_CASES=20000 RESHARD_CALLS=50000 check python -R '^python: (pairs|leaks)' --timeout 7200
 }
 
+abi() {
+    local targets="reshard reshard-mpi reshard-nn reshard-scalapack"
+    build abi -DCMAKE_BUILD_TYPE=RelWithDebInfo -DRESHARD_MPI=ON -DRESHARD_NN=ON
+    sh tools/abi.sh check "$dir/abi"
+}
+
+musl() { bash tests/big/port.sh musl "$dir/musl"; }
+aarch64() { bash tests/big/port.sh aarch64 "$dir/aarch64"; }
+
+debian() {
+    local tool copy=$dir/debian/reshard
+    for tool in dpkg-buildpackage dh lintian; do
+        command -v $tool > /dev/null || { echo "debian: skipped: $tool not found; install debhelper, dpkg-dev and lintian"; return 77; }
+    done
+    rm -rf "$dir/debian"
+    mkdir -p "$copy"
+    git archive HEAD | tar x -C "$copy"
+    (cd "$copy" && dpkg-buildpackage -us -uc) > "$dir/debian.log" 2>&1 || { tail -n 40 "$dir/debian.log"; return 1; }
+    lintian --allow-root --fail-on error,warning,info -I "$dir"/debian/*.changes
+}
+
 bare() { bash tests/big/bare.sh; }
 
-all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt scalapack python bare"
+all="compilers asan tsan prop shortage fuzz mutants kill large hosts ceiling stopped engines cgroup digest ckpt dtensor gpt scalapack python abi musl aarch64 debian bare"
 for section in ${@:-$all}; do
     [[ " $all " == *" $section "* ]] || { echo "bigtest: no section \"$section\"; there are $all" >&2; exit 2; }
 done

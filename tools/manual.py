@@ -75,6 +75,24 @@ def blocks(text):
         yield (plain(match.group(1)), part[match.end():]) if match else ("", part)
 
 
+def split_text(words):
+    """Parts of a comment, in order: ("code", text), ("list", items) or ("text", text)."""
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", words):
+        lead, *items = re.split(r"^- ", paragraph, flags=re.M)
+        if any(line.startswith("    ") for line in paragraph.split("\n")):
+            if parts and parts[-1][0] == "code":
+                parts[-1] = ("code", parts[-1][1] + "\n\n" + paragraph)
+            else:
+                parts.append(("code", paragraph))
+            continue
+        if lead.strip():
+            parts.append(("text", " ".join(lead.split())))
+        if items:
+            parts.append(("list", [" ".join(item.split()) for item in items]))
+    return parts
+
+
 def code_only(code):
     kept, in_macro = [], False
     for line in code.strip("\n").split("\n"):
@@ -90,6 +108,7 @@ def read_header(root, name):
     text = re.sub(r"^#define RESHARD_\w+_H\s*$", "", text, flags=re.M)
     about, groups, words = None, [], ""
     for comment, code in blocks(text):
+        includes = "\n".join(re.findall(r"^#include <reshard/.*>$", code, re.M))
         code = code_only(code)
         if about is None and comment:
             about, comment = comment, "" if not code else comment
@@ -97,7 +116,7 @@ def read_header(root, name):
         if code:
             groups.append(Group(comment, code))
         elif comment and comment != about:
-            groups.append(Group(comment, ""))
+            groups.append(Group(comment, includes))  # what an umbrella header includes, and for whom
     return Header(name, about or "", groups)
 
 
@@ -125,6 +144,7 @@ def roff(text):
 
 
 def summary(words):
+    words = re.sub(r"^\w+: ", "", words)  # "Status: what every fallible call returns"
     first = re.split(r"(?<=[.:;])\s", " ".join(words.split()), maxsplit=1)[0].rstrip(".:;")
     return textwrap.shorten(first or "part of the reshard library", 100, placeholder="...")
 
@@ -135,9 +155,11 @@ def man_page(title, name, names, header, body, code, version, see):
     if code:
         lines += ["", roff(code)]
     lines += [".fi", ".SH DESCRIPTION"]
-    for paragraph in re.split(r"\n\s*\n", body or "See the header."):
-        preformatted = any(line.startswith("    ") for line in paragraph.split("\n"))
-        lines += [".PP"] + ([".nf"] if preformatted else []) + [roff(paragraph)] + ([".fi"] if preformatted else [])
+    for kind, text in split_text(body or "See the header."):
+        if kind == "list":
+            lines += [line for item in text for line in (".IP \\(bu 2", roff(item))]
+        else:
+            lines += [".PP"] + ([".nf", roff(text), ".fi"] if kind == "code" else [roff(text)])
     lines += [".SH SEE ALSO", roff(", ".join(see)), ""]
     return "\n".join(lines)
 
@@ -192,11 +214,13 @@ def linked(text, known):
 
 def paragraphs(words, known):
     out = []
-    for paragraph in re.split(r"\n\s*\n", words):
-        if any(line.startswith("    ") for line in paragraph.split("\n")):
-            out.append(f"<pre>{linked(paragraph, known)}</pre>")
+    for kind, text in split_text(words):
+        if kind == "code":
+            out.append(f"<pre>{linked(text, known)}</pre>")
+        elif kind == "list":
+            out.append("<ul>" + "".join(f"<li>{linked(item, known)}</li>" for item in text) + "</ul>")
         else:
-            out.append(f"<p>{linked(' '.join(paragraph.split()), known)}</p>")
+            out.append(f"<p>{linked(text, known)}</p>")
     return "\n".join(out)
 
 

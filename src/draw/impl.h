@@ -269,8 +269,8 @@ rsh_status rshi_panel_draw(rshi_canvas *c, const rshi_panel *p);
 /* Indices to write beside rows or columns, at cuts of the panel's own side: fn(ctx, place, index),
  * from low to high. */
 typedef rsh_status (*rshi_tick_fn)(void *ctx, int place, int64_t index);
-rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction, rshi_tick_fn fn,
-                           void *ctx);
+rsh_status rshi_ticks_each(const rshi_canvas *c, const rshi_panel *p, int direction,
+                           rshi_tick_fn fn, void *ctx);
 rsh_status rshi_panel_ticks(rshi_canvas *c, const rshi_panel *p);
 /* Swatches by axis, wrapped to the width; their height, and drawn if c has begun. */
 int rshi_legend_height(rshi_canvas *c, int width);

@@ -136,9 +136,10 @@ static rsh_status put_arrival_list(arrival *list, int64_t n, const named *ranks,
     for (int64_t i = 0, k; i < n; i = k) {
         int64_t bytes = 0;
         for (k = i; k < n && !by_stage_and_source(&list[i], &list[k]); k++) bytes += list[k].bytes;
-        if (!bsearch(&list[i].source, ranks->rank, (size_t)ranks->n, sizeof list[i].source, rshi_compare_int64)) continue;
+        int64_t source = list[i].source;
+        if (!bsearch(&source, ranks->rank, (size_t)ranks->n, sizeof source, rshi_compare_int64)) continue;
         RSH_TRY(rshi_sink_format(sink, "%s[%d,%" PRId64 ",%" PRId64 "]", written++ ? "," : "", list[i].stage,
-                                 list[i].source, bytes));
+                                 source, bytes));
     }
     return RSH_OK;
 }

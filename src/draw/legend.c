@@ -58,7 +58,8 @@ static rsh_status put_scale(pen *p, int which) {
     rshi_legend_name(s, which, label);
     snprintf(title, sizeof title, "%s:", label);
     RSH_TRY(put_words(p, title));
-    for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++) RSH_TRY(put_swatch(p, label, "swatch", &colour, false));
+    for (int64_t i = 0; rshi_legend_entry(s, which, i, label, &colour); i++)
+        RSH_TRY(put_swatch(p, label, "swatch", &colour, false));
     p->x += p->canvas->format->line;
     return RSH_OK;
 }

@@ -64,8 +64,8 @@ typedef struct size {
     int w, h;
 } size;
 
-/* Boxes of one size have all a label or none; where labels would cover much of small boxes, each set of holders has one.
- */
+/* Boxes of one size have all a label or none.  Where labels would cover much of small boxes, each set of holders has
+ * one. */
 typedef struct boxing {
     rshi_canvas *canvas;
     const rshi_panel *panel;

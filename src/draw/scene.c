@@ -90,8 +90,9 @@ static bool note_dims(const rshi_scene *s, int i, char *text, size_t room) {
     int ndim = rsh_layout_ndim(s->side[0].layout), drawn = (down >= 0) + (across >= 0) + (s->along[RSHI_SLICES].n > 1);
     const int64_t *shape = rsh_layout_shape(s->side[0].layout);
     if (i || across < 0 || !rsh_layout_count(s->side[0].layout)) return false;
-    if (down >= 0) n = snprintf(text, room, "dim %d down (%" PRId64 " indices), ", down, shape[down]);
-    n += snprintf(text + n, room - (size_t)n, "dim %d across (%" PRId64 " indices)", across, shape[across]);
+    if (down >= 0) n = snprintf(text, room, "%" PRId64 " indices of dim %d down, ", shape[down], down);
+    n += snprintf(text + n, room - (size_t)n, "%" PRId64 "%s of dim %d across", shape[across], n ? "" : " indices",
+                  across);
     if (drawn < ndim) snprintf(text + n, room - (size_t)n, ", at index 0 of the other dims");
     return true;
 }

@@ -73,6 +73,11 @@ def main(folder):
     assert near(predicted[0] / predicted[1], 1.5), predicted
     for mark, count in (("stream", 3), ("memcpy", 3), ("asked", 2)):
         assert plot_of(text, "Moves beside memory").count(f'<path class="{mark}"') == count, mark
+    for name in TABLES:
+        sentence = re.match(r"<h2>[^<]*</h2><p>([^<]+)</p>", text[text.index(f"<h2>{name}</h2>"):])
+        assert sentence, f"no sentence says what the table {name} measures"
+    for term in ("stream", "share", "peers", "target", "engine"):
+        assert f"<dt>{term}</dt>" in text, f"the page does not explain {term}"
     assert "&lt;b&gt;" in text and "<b>" not in text
     assert not re.search(r"https?://(?!www\.w3\.org)", text), "the page loads something"
     return 0

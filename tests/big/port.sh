@@ -90,4 +90,4 @@ logged configure cmake -S "$root" -B "$folder/reshard" -DCMAKE_TOOLCHAIN_FILE="$
     ${CMAKE_C_COMPILER_LAUNCHER:+-DCMAKE_C_COMPILER_LAUNCHER=$CMAKE_C_COMPILER_LAUNCHER}
 logged build cmake --build "$folder/reshard" -j"$jobs"
 RESHARD_CASES=${RESHARD_CASES:-20} ctest --test-dir "$folder/reshard" --output-on-failure --no-tests=error -j"$jobs" --timeout 1800 \
-    -L '^(arena|base|copy|examples|layout|plan|prop|shard|simd|spec|tensor)$'
+    -L '^(arena|base|copy|examples|layout|plan|prop|shard|simd|spec|tensor)$' -LE fortran # whose compiler is for this machine

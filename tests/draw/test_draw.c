@@ -92,7 +92,7 @@ static void two_grids_and_an_arrow(void **state) {
               "  │                   1                   │               │                   │                   │\n"
               "  │                                       │               │                   │                   │\n"
               "  └───────────────────────────────────────┘               └───────────────────┴───────────────────┘\n"
-              "  dim 0 down (4 indices), dim 1 across (4 indices)\n");
+              "  4 indices of dim 0 down, 4 of dim 1 across\n");
     free(text);
 }
 
@@ -132,7 +132,7 @@ static void repeats_are_collapsed_and_counted(void **state) {
         "  ├───────────────────────────────────────┤               │                                       │\n"
         "  │                 4095                  │               │                                       │\n"
         "  └───────────────────────────────────────┘               └───────────────────────────────────────┘\n"
-        "  dim 0 down (4096 indices), dim 1 across (4 indices)\n"
+        "  4096 indices of dim 0 down, 4 of dim 1 across\n"
         "  dim 0 repeats every index, 4096 times; indices 4 to 4093 are not drawn\n"
         "  showing 6 of 4096 ranks before, 4096 of 4096 after\n";
     assert_string_equal(text, expected);
@@ -219,7 +219,7 @@ static void one_layout_is_one_grid(void **state) {
                                 "  ┌─────────┬─────────┬─────────┬─────────┐\n"
                                 "  │    0    │    1    │    2    │    3    │\n"
                                 "  └─────────┴─────────┴─────────┴─────────┘\n"
-                                "  dim 0 across (8 indices)\n");
+                                "  8 indices of dim 0 across\n");
     rsh_layout_free(l);
     free(p.text);
 }

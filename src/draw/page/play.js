@@ -72,17 +72,21 @@ function makePlay(view, controls) {
 
   function show(time) {
     state.time = time;
-    const from = place(view.panels[0]), to = place(view.panels[1]), there = new Set();
+    const from = place(view.panels[0]), to = place(view.panels[1]), there = new Map();
     for (const {g, cells, leaves, arrives, inPlace} of state.parts) {
       const share = time === null ? 1 : Math.min(1, Math.max(0, (time - leaves) / (arrives - leaves))), x = inPlace ? 1 : smooth(share);
       g.classList.toggle('absent', share <= 0 || share >= 1);
       g.setAttribute('transform', `translate(${from.x + (to.x - from.x) * x} ${from.y + (to.y - from.y) * x}) scale(${from.scale + (to.scale - from.scale) * x})`);
       g.setAttribute('opacity', inPlace ? smooth(share) : 1);
-      // A cell to which several stages bring something is there when the first of them is.
       for (const e of cells) {
-        if (share >= 1) there.add(e);
-        e.classList.toggle('absent', !there.has(e));
+        const [done, all] = there.get(e) ?? [0, 0];
+        there.set(e, [done + (share >= 1), all + 1]);
       }
+    }
+    // A cell to which several stages bring something is the fuller the more of them are over.
+    for (const [e, [done, all]] of there) {
+      e.classList.toggle('absent', !done);
+      e.style.opacity = done && done < all ? String(done / all) : '';
     }
     range.value = String(Math.round((time ?? state.steps.length) * 1000));
     const at = time === null ? null : state.steps[Math.min(state.steps.length - 1, Math.floor(time))];
