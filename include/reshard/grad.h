@@ -336,8 +336,8 @@ RSH_API rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out);
  * RSH_ERUNTIME if the elements have changed and there was no pair; RSH_ETYPE, RSH_EVALUE and others
  * as for rsh_call_saved.  Collective over rsh_saved_comm; local if that is NULL. */
 RSH_API rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out);
-/* Call the pair's prefetch hook, at most once until the slot is read or forgotten, or its forget
- * hook.  No-ops without such hooks.
+/* Call the prefetch hook of the pair, at most once until the slot is read or forgotten, and the
+ * forget hook.  No-ops without such hooks.
  * Errors of the hook; RSH_EVALUE for NULL.  Collective over rsh_saved_comm; local if that is
  * NULL. */
 RSH_API rsh_status rsh_saved_prefetch(rsh_saved *s);

@@ -183,7 +183,7 @@ static void destroy_versioned(PyObject *capsule) {
     delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
 }
 
-static void describe(PyObject *self, lent *l, dlpack_tensor *out) {
+static void describe_tensor(PyObject *self, lent *l, dlpack_tensor *out) {
     const rsh_tensor *t = tensor_of(self);
     element_code code = code_of(get(self)->dtype);
     int n = rsh_tensor_ndim(t);
@@ -201,7 +201,7 @@ static void describe(PyObject *self, lent *l, dlpack_tensor *out) {
                            .strides = l->numbers + n};
 }
 
-static PyObject *lend(PyObject *self, bool versioned) {
+static PyObject *new_capsule(PyObject *self, bool versioned) {
     lent *l = PyMem_Calloc(1, sizeof *l);
     if (!l) return PyErr_NoMemory();
     PyObject *capsule;
@@ -210,11 +210,11 @@ static PyObject *lend(PyObject *self, bool versioned) {
                                              .ctx = l,
                                              .deleter = delete_versioned,
                                              .flags = get(self)->readonly ? DLPACK_READ_ONLY : 0};
-        describe(self, l, &l->as.versioned.tensor);
+        describe_tensor(self, l, &l->as.versioned.tensor);
         capsule = PyCapsule_New(&l->as.versioned, "dltensor_versioned", destroy_versioned);
     } else {
         l->as.old = (dlpack_old){.ctx = l, .deleter = delete_old};
-        describe(self, l, &l->as.old.tensor);
+        describe_tensor(self, l, &l->as.old.tensor);
         capsule = PyCapsule_New(&l->as.old, "dltensor", destroy_old);
     }
     if (!capsule) {
@@ -248,7 +248,7 @@ static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *keywords
         return PyErr_Format(
             PyExc_BufferError,
             "array is read-only, which DLPack supports only from version 1 on; pass max_version=(1, 0)");
-    return lend(self, versioned);
+    return new_capsule(self, versioned);
 }
 
 static PyObject *array_dlpack_device(PyObject *self, PyObject *none) {

@@ -85,7 +85,7 @@ void py_pair_free(py_pair *pair) {
 
 /* ---- creating ---- */
 
-static rsh_plan *make(PyObject *from, PyObject *to, PyObject *keywords) {
+static rsh_plan *new_plan(PyObject *from, PyObject *to, PyObject *keywords) {
     py_options options;
     py_pair pair;
     rsh_plan *p = NULL;
@@ -109,11 +109,11 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     PyObject *from, *to;
     (void)type;
     if (!PyArg_ParseTuple(args, "OO:plan", &from, &to)) return NULL;
-    rsh_plan *p = make(from, to, keywords);
+    rsh_plan *p = new_plan(from, to, keywords);
     return p ? wrap(p, keywords ? PyDict_Copy(keywords) : PyDict_New(), NULL) : NULL;
 }
 
-static PyObject *derive(PyObject *self, rsh_status (*rule)(const rsh_plan *, rsh_plan **), const char *name) {
+static PyObject *derived_plan(PyObject *self, rsh_status (*rule)(const rsh_plan *, rsh_plan **), const char *name) {
     rsh_plan *p = NULL;
     rsh_status st;
     Py_BEGIN_ALLOW_THREADS
@@ -125,19 +125,19 @@ static PyObject *derive(PyObject *self, rsh_status (*rule)(const rsh_plan *, rsh
 
 static PyObject *plan_adjoint(PyObject *self, PyObject *none) {
     (void)none;
-    return derive(self, rsh_plan_adjoint, "adjoint");
+    return derived_plan(self, rsh_plan_adjoint, "adjoint");
 }
 
 static PyObject *plan_backward(PyObject *self, PyObject *none) {
     (void)none;
-    return derive(self, rsh_plan_backward, "backward");
+    return derived_plan(self, rsh_plan_backward, "backward");
 }
 
 /* ---- comparing and pickling ---- */
 
 typedef const rsh_layout *(*side_fn)(const rsh_plan *, int64_t);
 
-static PyObject *side(PyObject *self, side_fn fn) {
+static PyObject *layouts_of_side(PyObject *self, side_fn fn) {
     PyObject *list = PyTuple_New((Py_ssize_t)rsh_plan_ntensors(get(self)));
     for (int64_t i = 0; list && i < rsh_plan_ntensors(get(self)); i++) {
         PyObject *layout = py_layout_wrap(rsh_layout_hold(fn(get(self), i)));
@@ -148,12 +148,12 @@ static PyObject *side(PyObject *self, side_fn fn) {
 
 static PyObject *get_sources(PyObject *self, void *none) {
     (void)none;
-    return side(self, rsh_plan_from);
+    return layouts_of_side(self, rsh_plan_from);
 }
 
 static PyObject *get_targets(PyObject *self, void *none) {
     (void)none;
-    return side(self, rsh_plan_to);
+    return layouts_of_side(self, rsh_plan_to);
 }
 
 static PyObject *get_options(PyObject *self, void *none) {
@@ -176,7 +176,7 @@ static Py_hash_t plan_hash(PyObject *self) {
     return hash == -1 ? -2 : hash;
 }
 
-static bool equal(const rsh_plan *a, const rsh_plan *b) {
+static bool plans_equal(const rsh_plan *a, const rsh_plan *b) {
     bool same = rsh_plan_fingerprint(a) == rsh_plan_fingerprint(b) && rsh_plan_ntensors(a) == rsh_plan_ntensors(b);
     for (int64_t i = 0; same && i < rsh_plan_ntensors(a); i++)
         same = rsh_layout_equal(rsh_plan_from(a, i), rsh_plan_from(b, i)) &&
@@ -186,7 +186,7 @@ static bool equal(const rsh_plan *a, const rsh_plan *b) {
 
 static PyObject *plan_compare(PyObject *self, PyObject *other, int op) {
     if ((op != Py_EQ && op != Py_NE) || !PyObject_TypeCheck(other, py_plan_type)) Py_RETURN_NOTIMPLEMENTED;
-    return PyBool_FromLong(equal(get(self), get(other)) == (op == Py_EQ));
+    return PyBool_FromLong(plans_equal(get(self), get(other)) == (op == Py_EQ));
 }
 
 static PyObject *plan_repr(PyObject *self) {

@@ -156,7 +156,7 @@ typedef struct stage_counts {
     int64_t copied, received, sent; /* elements */
 } stage_counts;
 
-static void count(const rsh_transfer *list, int64_t n, stage_counts *stages, size_t number, size_t elements) {
+static void count_transfers(const rsh_transfer *list, int64_t n, stage_counts *stages, size_t number, size_t elements) {
     for (int64_t i = 0; i < n; i++) {
         char *stage = (char *)&stages[list[i].stage];
         *(int64_t *)(stage + number) += 1;
@@ -189,10 +189,11 @@ PyObject *py_plan_stages(PyObject *self, PyObject *arg) {
     st = rsh_plan_share(get(self), rank, &share);
     Py_END_ALLOW_THREADS
     if (st) return py_raise(st);
-    count(share->copies, share->ncopies, stages, offsetof(stage_counts, copies), offsetof(stage_counts, copied));
-    count(share->receives, share->nreceives, stages, offsetof(stage_counts, receives),
-          offsetof(stage_counts, received));
-    count(share->sends, share->nsends, stages, offsetof(stage_counts, sends), offsetof(stage_counts, sent));
+    count_transfers(share->copies, share->ncopies, stages, offsetof(stage_counts, copies),
+                    offsetof(stage_counts, copied));
+    count_transfers(share->receives, share->nreceives, stages, offsetof(stage_counts, receives),
+                    offsetof(stage_counts, received));
+    count_transfers(share->sends, share->nsends, stages, offsetof(stage_counts, sends), offsetof(stage_counts, sent));
     rsh_share_free(share);
     while (n > 1 && !stages[n - 1].copies && !stages[n - 1].receives && !stages[n - 1].sends) n--;
     return list_stages(stages, n);

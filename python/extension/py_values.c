@@ -118,7 +118,7 @@ int py_numbers_push(py_numbers *list, int n, const int64_t *values) {
 
 /* ---- texts from sinks ---- */
 
-static int append(void *ctx, const char *bytes, size_t length) {
+static int append_text(void *ctx, const char *bytes, size_t length) {
     py_text *text = ctx;
     if (text->length + length > text->room) {
         size_t room = 2 * (text->length + length) + 256;
@@ -134,7 +134,7 @@ static int append(void *ctx, const char *bytes, size_t length) {
 
 rsh_sink py_text_sink(py_text *text) {
     *text = (py_text){0};
-    return (rsh_sink){append, text};
+    return (rsh_sink){append_text, text};
 }
 
 PyObject *py_text_finish(py_text *text, rsh_status status) {

@@ -56,7 +56,7 @@ static rsh_status check_arguments(const rsh_value *v, const rsh_mesh *from, cons
                 "rsh_dtensor_move: meshes must have the same parent");
     RSH_REQUIRE(places, RSH_ERUNTIME, "rsh_dtensor_move: places is NULL");
     RSH_REQUIRE(n == rsh_mesh_ndim(to), RSH_EVALUE,
-                "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(to));
+                "rsh_dtensor_move: expected one placement per mesh dim (%d), got %d", rsh_mesh_ndim(to), n);
     for (int i = 0; i < n; i++)
         RSH_REQUIRE(places[i].kind != RSH_PLACE_PARTIAL, RSH_ERUNTIME,
                     "rsh_dtensor_move: placement of mesh dim %d must not be partial", i);

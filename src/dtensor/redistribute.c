@@ -20,8 +20,8 @@ static rsh_status check_placements(rsh_value *v, int n, const rsh_place *places,
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
     rsh_place now[RSH_MAX_AXES];
     RSH_REQUIRE(places, RSH_ERUNTIME, "redistribute: places is NULL");
-    RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE,
-                "got %d placements for a mesh of %d dims; one per mesh dim is required", n, rsh_mesh_ndim(mesh));
+    RSH_REQUIRE(n == rsh_mesh_ndim(mesh), RSH_EVALUE, "redistribute: expected one placement per mesh dim (%d), got %d",
+                rsh_mesh_ndim(mesh), n);
     RSH_TRY(rsh_dtensor_places(v, now));
     RSH_TRY(check_partial(n, now, places));
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);

@@ -53,8 +53,7 @@ rsh_status rsh_mesh_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int n,
     RSH_NEEDS(out);
     RSH_REQUIRE(numbers == RSH_MESH_POSITIONS || numbers == RSH_MESH_PARENT, RSH_EVALUE,
                 "rsh_mesh_layout: unknown kind of rank numbers %d", (int)numbers);
-    RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "got %d placements for a mesh of %d dims; one per mesh dim is required", n,
-                m->ndim);
+    RSH_REQUIRE(n == m->ndim, RSH_EVALUE, "expected one placement per mesh dim (%d), got %d", m->ndim, n);
     rsh_layout_desc desc;
     rsh_layout *known = rshi_known_layout(m, numbers, n, places, dtype, ndim, shape);
     if (known) {

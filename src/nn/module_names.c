@@ -189,7 +189,7 @@ rsh_status rsh_module_submodule(rsh_module *m, const char *path, rsh_module **ou
     if (!m || !path || !out)
         return rshn_fail(RSH_EVALUE, "rsh_module_submodule: %s is NULL", !m ? "m" : path ? "out" : "path");
     size_t length = strlen(path);
-    if (length && path[length - 1] == '.') return rshn_fail(RSH_EATTR, "path \"%s\" ends with a dot", path);
+    if (length && path[length - 1] == '.') return rshn_fail(RSH_EATTR, "path \"%s\" must not end with a dot", path);
     return follow_path(m, path, length, out);
 }
 

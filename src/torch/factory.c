@@ -6,14 +6,15 @@
 static rsh_status read_opts(const rsh_torch_opts *given, rsh_torch_opts *out) {
     *out = (rsh_torch_opts)RSH_TORCH_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(given, RSH_TORCH_OPTS_INIT, out));
-    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)out->props.dtype);
+    RSH_REQUIRE((unsigned)out->props.dtype < RSH_NDTYPES, RSH_EVALUE, "sharded tensor: unknown dtype %d",
+                (int)out->props.dtype);
     return RSH_OK;
 }
 
 static rsh_status new_tensor(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts, bool zero,
                              rsh_torch_tensor **out) {
     rsh_torch_opts o;
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "cannot create a sharded tensor: out is NULL");
     RSH_TRY(read_opts(opts, &o));
     return rshi_torch_new(spec, ndim, size, &o.props, o.group, zero, out);
 }
@@ -40,7 +41,7 @@ static rsh_status finish_tensor(rsh_status st, rsh_torch_tensor *t, rsh_torch_te
 rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size, const void *value,
                           const rsh_torch_opts *opts, rsh_torch_tensor **out) {
     rsh_torch_tensor *t;
-    RSH_REQUIRE(value && out, RSH_EVALUE, value ? "out is NULL" : "fill value is NULL");
+    RSH_REQUIRE(value && out, RSH_EVALUE, "rsh_torch_full: %s is NULL", value ? "out" : "value");
     RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill(t->sharded->part[i], value);
@@ -50,7 +51,7 @@ rsh_status rsh_torch_full(const rsh_spec *spec, int ndim, const int64_t *size, c
 rsh_status rsh_torch_ones(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_torch_opts *opts,
                           rsh_torch_tensor **out) {
     rsh_torch_tensor *t;
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_torch_ones: out is NULL");
     RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < t->sharded->nparts && !st; i++) st = rsh_math_fill_number(t->sharded->part[i], 1);
@@ -80,7 +81,7 @@ static rsh_status make_random(const rsh_spec *spec, int ndim, const int64_t *siz
     rsh_torch_opts o;
     rsh_torch_tensor *t;
     RSH_TRY(read_opts(opts, &o));
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "cannot create a random sharded tensor: out is NULL");
     RSH_TRY(check_random(o.props.dtype));
     RSH_TRY(new_tensor(spec, ndim, size, opts, false, &t));
     return finish_tensor(fill_random(t, o.seed, normal), t, out);
@@ -100,7 +101,7 @@ rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size, 
 
 static rsh_status make_like(const rsh_torch_tensor *t, const rsh_tensor_props *given, bool zero,
                             rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "cannot create a tensor like another: t and out must not be NULL");
     rsh_tensor_props props = given ? *given : t->props;
     if (!given) props.requires_grad = false;
     RSH_TRY(rshi_props_check(&props));
@@ -124,7 +125,7 @@ rsh_status rsh_torch_ones_like(const rsh_torch_tensor *t, const rsh_tensor_props
 rsh_status rsh_torch_full_like(const rsh_torch_tensor *t, const void *value, const rsh_tensor_props *props,
                                rsh_torch_tensor **out) {
     rsh_torch_tensor *made;
-    RSH_REQUIRE(value, RSH_EVALUE, "fill value is NULL");
+    RSH_REQUIRE(value, RSH_EVALUE, "rsh_torch_full_like: value is NULL");
     RSH_TRY(make_like(t, props, false, out ? &made : NULL));
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < made->sharded->nparts && !st; i++) st = rsh_math_fill(made->sharded->part[i], value);

@@ -73,7 +73,7 @@ rsh_status rsh_torch_from_shards_and_meta(int64_t n, const rsh_shard *shards, co
                                           const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
     rsh_comm *comm;
     rsh_spec *inferred = NULL;
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_torch_from_shards_and_meta: out is NULL");
     RSH_TRY(check_meta(meta));
     RSH_TRY(rshi_group_take(group, &group, &comm));
     RSH_TRY(rshi_placements_check(meta, comm));
@@ -105,8 +105,8 @@ rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props
                                  const int64_t *size, rsh_group *group, rsh_torch_tensor **out) {
     rshi_outline o;
     rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
-    RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "local tensor must be contiguous");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_torch_from_tensor: out is NULL");
+    RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "rsh_torch_from_tensor: the local tensor must be contiguous; pass a dense copy");
     if (local) p = rsh_tensor_get_props(local);
     if (props) p = *props;
     RSH_TRY(rshi_outline_make(spec, ndim, size, &p, group, &o));

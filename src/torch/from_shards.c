@@ -16,7 +16,7 @@ typedef struct account {
 
 static rsh_status check_shard(const rsh_shard *s, int64_t i, int rank) {
     long long n = (long long)i;
-    RSH_REQUIRE(s->meta.has_placement, RSH_EVALUE, "shard %lld has no placement", n);
+    RSH_REQUIRE(s->meta.has_placement, RSH_EVALUE, "shard %lld has no placement; give it a rank of the group", n);
     RSH_REQUIRE(s->meta.placement.rank == rank, RSH_EVALUE, "shard %lld is placed on rank %d, but this is rank %d", n,
                 s->meta.placement.rank, rank);
     RSH_TRY(rshi_shard_check(s, i));
@@ -145,7 +145,7 @@ static rsh_status stack_shards(const rsh_objects *o, whole *w) {
         memset(w->shards[i].offsets, 0, sizeof w->shards[i].offsets);
         w->shards[i].offsets[0] = w->size[0];
         RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
-                    RSH_EVALUE, "shard of rank %lld does not fit the others", (long long)i);
+                    RSH_EVALUE, "the shard of rank %lld does not match the others in its number of dims or its size", (long long)i);
     }
     return check_given_size(account_of(o, 0), w);
 }
@@ -187,8 +187,8 @@ rsh_status rsh_torch_from_shards(int64_t n, const rsh_shard *shards, int ndim, c
     rsh_torch_tensor *t = NULL;
     whole w = {0};
     RSH_TRY(rshi_group_take(group, &group, &comm));
-    rsh_status st =
-        out ? check_own(n, shards, ndim, size, comm->rank) : rshi_fail(RSH_EVALUE, "out is NULL");
+    rsh_status st = out ? check_own(n, shards, ndim, size, comm->rank)
+                        : rshi_fail(RSH_EVALUE, "rsh_torch_from_shards: out is NULL");
     if (!st) st = write_account(n, shards, ndim, size, &mine, &bytes);
     RSH_GOTO(rshi_comm_open(comm, "torch_from_shards", 0, NULL, st));
     RSH_GOTO(rsh_group_all_gather_object(group, mine, bytes, &all));

@@ -49,14 +49,15 @@ static rsh_status find_gain(rsh_nonlinearity function, double slope, double *out
     case RSH_LINEAR:
     case RSH_SIGMOID: *out = 1; return RSH_OK;
     }
-    return rshi_fail(RSH_EVALUE, "unknown nonlinearity %d", (int)function);
+    return rshi_fail(RSH_EVALUE, "kaiming_uniform: unknown nonlinearity %d", (int)function);
 }
 
 /* Computes the inputs or outputs of one unit: dim 1 or dim 0 of the whole tensor, times all dims after dim 1. */
 static rsh_status find_fan(const rsh_torch_tensor *t, rsh_fan mode, double *out) {
     int ndim = rsh_torch_ndim(t);
-    RSH_REQUIRE(mode == RSH_FAN_IN || mode == RSH_FAN_OUT, RSH_EVALUE, "unknown fan mode %d", (int)mode);
-    RSH_REQUIRE(ndim >= 2, RSH_EVALUE, "fan-in and fan-out require at least 2 dims, got %d", ndim);
+    RSH_REQUIRE(mode == RSH_FAN_IN || mode == RSH_FAN_OUT, RSH_EVALUE, "kaiming_uniform: unknown fan mode %d",
+                (int)mode);
+    RSH_REQUIRE(ndim >= 2, RSH_EVALUE, "kaiming_uniform: the tensor must have at least 2 dims, got %d", ndim);
     *out = (double)rshi_torch_shape(t)[mode == RSH_FAN_IN ? 1 : 0];
     for (int d = 2; d < ndim; d++) *out *= (double)rshi_torch_shape(t)[d];
     return RSH_OK;

@@ -12,7 +12,7 @@ rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm)
 }
 
 rsh_status rshi_props_check(const rsh_tensor_props *p) {
-    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)p->dtype);
+    RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "sharded tensor: unknown dtype %d", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
     RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "memory format must be contiguous");
     RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME,
@@ -23,7 +23,7 @@ rsh_status rshi_props_check(const rsh_tensor_props *p) {
 rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm) {
     for (int64_t i = 0; i < m->nshards; i++) {
         const rsh_shard_meta *s = &m->shards[i];
-        RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement", (long long)i);
+        RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement; give it a rank of the group", (long long)i);
         RSH_TRY(rsh_remote_device_check(&s->placement, comm->size));
         if (s->placement.device.type == RSH_DEVICE_CPU) continue;
         char text[RSH_REMOTE_DEVICE_TEXT];
@@ -42,7 +42,7 @@ static rsh_status fill_outline(rshi_outline *o, int ndim, const int64_t *size) {
 rsh_status rshi_outline_make(const rsh_spec *spec, int ndim, const int64_t *size, const rsh_tensor_props *props,
                              rsh_group *group, rshi_outline *out) {
     rshi_outline o = {.spec = spec, .props = *props};
-    RSH_REQUIRE(spec, RSH_EVALUE, "spec is NULL");
+    RSH_REQUIRE(spec, RSH_EVALUE, "cannot create a sharded tensor: spec is NULL");
     RSH_TRY(rshi_props_check(props));
     RSH_TRY(rshi_group_take(group, &o.group, &o.comm));
     rsh_status st = fill_outline(&o, ndim, size);

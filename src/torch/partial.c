@@ -42,7 +42,7 @@ static rsh_status new_partial(const rsh_tensor *tensor, rsh_op op, rsh_group *gr
 rsh_status rsh_partial_new(const rsh_tensor *local, rsh_op op, rsh_group *group, rsh_partial **out) {
     rsh_comm *comm;
     RSH_REQUIRE(local && out, RSH_EVALUE, "partial tensor: tensor and out must not be NULL");
-    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "unknown reduction %d", (int)op);
+    RSH_REQUIRE(op > RSH_OP_NONE && op < RSH_OP_COUNT, RSH_EVALUE, "rsh_partial_new: unknown reduction %d", (int)op);
     RSH_TRY(rsh_op_check(op, rsh_tensor_dtype(local)));
     RSH_TRY(rshi_group_take(group, &group, &comm));
     return new_partial(local, op, group, out);
@@ -68,7 +68,7 @@ static rsh_status prepare_reshard(const rsh_partial *p, const rsh_spec *spec, bo
     const rsh_tensor *t = tensor_of(p);
     rsh_dtype dtype = rsh_tensor_dtype(t);
     rsh_tensor_props props = rsh_tensor_get_props(t);
-    RSH_REQUIRE(spec && result, RSH_EVALUE, "spec and out must not be NULL");
+    RSH_REQUIRE(spec && result, RSH_EVALUE, "rsh_partial_reshard: spec and out must not be NULL");
     RSH_REQUIRE(dtype != RSH_C64 && dtype != RSH_C128, RSH_EUNSUP,
                 "partial tensors of dtype %s cannot be resharded; use a real dtype",
                 rsh_dtype_name(dtype));
@@ -146,7 +146,7 @@ static rsh_status copy_slab(const rsh_tensor *from, const rsh_tensor *to, int di
 rsh_status rsh_partial_cat(int n, const rsh_partial *const *list, int dim, rsh_partial **out) {
     int64_t shape[RSH_MAX_NDIM], at = 0;
     rsh_tensor *all;
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_partial_cat: out is NULL");
     RSH_REQUIRE(n < 1 || list, RSH_EVALUE, "cat: got %d partial tensors but the list is NULL", n);
     RSH_TRY(check_join(n, list));
     int ndim = rsh_tensor_ndim(tensor_of(list[0]));

@@ -75,7 +75,7 @@ rsh_status rshi_torch_like(const rsh_torch_tensor *t, const rsh_tensor_props *pr
 }
 
 rsh_status rsh_torch_sharded(const rsh_torch_tensor *t, rsh_sharded **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_sharded: t and out must not be NULL");
     const rsh_sharded *s = t->sharded;
     return rsh_sharded_from_tensors(s->comm, s->layout, s->nparts, (const rsh_tensor *const *)s->part, out);
 }
@@ -160,7 +160,7 @@ rsh_dtype rsh_torch_dtype(const rsh_torch_tensor *t) { return t ? t->props.dtype
 bool rsh_torch_requires_grad(const rsh_torch_tensor *t) { return t && t->props.requires_grad; }
 
 rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_local_tensor: t and out must not be NULL");
     RSH_REQUIRE(t->sharded->nparts == 1, RSH_EUNSUP,
                 "rank %d has %lld shards; a local tensor exists only for exactly one", t->sharded->comm->rank,
                 (long long)t->sharded->nparts);
@@ -169,7 +169,7 @@ rsh_status rsh_torch_local_tensor(const rsh_torch_tensor *t, const rsh_tensor **
 }
 
 rsh_status rsh_torch_size(const rsh_torch_tensor *t, int dim, int64_t *out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_size: t and out must not be NULL");
     int n = rsh_torch_ndim(t);
     RSH_REQUIRE(dim >= -n && dim < n, RSH_EINDEX, "dim %d is out of range for a tensor of %d dims", dim, n);
     *out = rshi_torch_shape(t)[dim < 0 ? dim + n : dim];
@@ -191,7 +191,7 @@ bool rshi_dtype_has_grad(rsh_dtype dtype) {
 }
 
 rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on) {
-    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_set_requires_grad: t is NULL");
     RSH_REQUIRE(!on || rshi_dtype_has_grad(rsh_torch_dtype(t)), RSH_ERUNTIME,
                 "dtype %s cannot require a gradient; use a float or complex dtype", rsh_dtype_name(rsh_torch_dtype(t)));
     t->props.requires_grad = on;

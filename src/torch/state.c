@@ -74,7 +74,7 @@ rsh_status rsh_torch_save(const rsh_torch_tensor *t, const rsh_sink *sink) {
     int ranks[RSHI_STATE_RANKS];
     rsh_tensor_meta *all = NULL;
     rshi_text meta = {0};
-    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, "sharded tensor and sink must not be NULL");
+    RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, "rsh_torch_save: t and sink must not be NULL");
     RSH_TRY(rshi_state_ranks(t->group, ranks));
     writer w = {.sink = sink};
     rsh_status st = rshi_torch_meta_new(t, &all);

@@ -47,7 +47,7 @@ static rsh_status make_object(buffer *b, rsh_objects **out) {
 
 rsh_status rsh_torch_save_object(const rsh_torch_tensor *t, rsh_objects **out) {
     buffer b = {NULL, 0, 0};
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_save_object: t and out must not be NULL");
     rsh_status st = rsh_torch_save(t, &(rsh_sink){append_bytes, &b});
     if (st == RSH_EIO) st = rshi_nomem(); /* this sink fails only if memory runs out */
     if (!st) st = make_object(&b, out);
@@ -72,7 +72,8 @@ static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
 
 /* The file is written under a temporary name and then renamed, so that it is always complete. */
 rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path) {
-    RSH_REQUIRE(t && path && path[0], RSH_EVALUE, "sharded tensor and path must not be NULL or empty");
+    RSH_REQUIRE(t && path && path[0], RSH_EVALUE,
+                "rsh_torch_save_file: t must not be NULL, and path must not be NULL or empty");
     size_t n = strlen(path);
     char *part = rshi_alloc(n + sizeof ".part", 1);
     if (!part) return rshi_nomem();
@@ -96,7 +97,7 @@ static rsh_status read_all(FILE *f, const char *path, buffer *b) {
 
 rsh_status rsh_torch_load_file(const char *path, rsh_torch_tensor **out) {
     buffer b = {NULL, 0, 0};
-    RSH_REQUIRE(path && out, RSH_EVALUE, "path and out must not be NULL");
+    RSH_REQUIRE(path && out, RSH_EVALUE, "rsh_torch_load_file: path and out must not be NULL");
     FILE *f = fopen(path, "rbe");
     RSH_REQUIRE(f, RSH_EIO, "cannot read \"%.300s\": %s", path, strerror(errno));
     rsh_status st = read_all(f, path, &b);

@@ -29,7 +29,7 @@ static rsh_status same_here(const rsh_torch_tensor *a, const rsh_torch_tensor *b
 }
 
 static rsh_status check_arguments(const rsh_torch_tensor *b, const measure *m, const bool *out) {
-    RSH_REQUIRE(b && out, RSH_EVALUE, "both sharded tensors and out must not be NULL");
+    RSH_REQUIRE(b && out, RSH_EVALUE, "rsh_torch_equal: a, b and out must not be NULL");
     RSH_REQUIRE(m->exact || (m->rtol >= 0 && m->atol >= 0), RSH_EVALUE,
                 "allclose: tolerances must not be negative, got rtol %g, atol %g",
                 m->rtol, m->atol);
@@ -38,7 +38,7 @@ static rsh_status check_arguments(const rsh_torch_tensor *b, const measure *m, c
 
 /* One exchange: each rank sends its verdict; if they differ, some rank has found a difference. */
 static rsh_status compare_all(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
-    RSH_REQUIRE(a, RSH_EVALUE, "both sharded tensors and out must not be NULL");
+    RSH_REQUIRE(a, RSH_EVALUE, "rsh_torch_equal: a, b and out must not be NULL");
     bool same = false, mine = false;
     rsh_status st = check_arguments(b, m, out);
     if (!st && a->sharded->comm != b->sharded->comm) {

@@ -53,7 +53,7 @@ rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out
     rshi_state s;
     int now[RSHI_STATE_RANKS];
     RSH_NEEDS(data);
-    RSH_REQUIRE(out, RSH_EVALUE, "out is NULL");
+    RSH_REQUIRE(out, RSH_EVALUE, "rsh_torch_load: out is NULL");
     RSH_REQUIRE(rsh_group_default(), RSH_ERUNTIME, "this rank has no default group; call rsh_group_init first");
     RSH_TRY(rsh_group_current(&group));
     RSH_TRY(rshi_state_ranks(group, now));
@@ -157,7 +157,7 @@ static rsh_status compare_offers(loading *l) {
         RSH_REQUIRE(same_whole(&l->whole, o), RSH_EVALUE,
                     "states must belong to one tensor: those of ranks %d and %d differ", first, r);
     }
-    RSH_REQUIRE(first >= 0, RSH_EVALUE, "at least one rank must have a state");
+    RSH_REQUIRE(first >= 0, RSH_EVALUE, "rsh_torch_load_resharded: at least one rank must pass a state, got none");
     return RSH_OK;
 }
 
@@ -250,7 +250,7 @@ static rsh_status prepare_move(loading *l, const rsh_spec *to, rsh_torch_tensor 
 
 static rsh_status check_states(loading *l, int64_t n, const void *const *data, const size_t *bytes, const rsh_spec *to,
                                bool result) {
-    RSH_REQUIRE(to && result, RSH_EVALUE, "spec and out must not be NULL");
+    RSH_REQUIRE(to && result, RSH_EVALUE, "rsh_torch_load_resharded: to and out must not be NULL");
     RSH_TRY(read_states(l, n, data, bytes));
     return write_offer(l);
 }

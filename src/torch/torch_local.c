@@ -6,8 +6,8 @@
 #include "math/math.h"
 
 rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
-    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)dtype);
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_to: t and out must not be NULL");
+    RSH_REQUIRE((unsigned)dtype < RSH_NDTYPES, RSH_EVALUE, "rsh_torch_to: unknown dtype %d", (int)dtype);
     RSH_TRY(rsh_dtype_check_convert(rsh_torch_dtype(t), dtype));
     RSH_REQUIRE(!t->props.requires_grad || rshi_dtype_has_grad(dtype), RSH_ERUNTIME,
                 "cannot convert a tensor that requires a gradient from %s to %s, which cannot have one",
@@ -22,12 +22,12 @@ rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_torch_te
 }
 
 rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_clone: t and out must not be NULL");
     return rsh_torch_to(t, rsh_torch_dtype(t), out);
 }
 
 rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "sharded tensor and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "rsh_torch_detach: t and out must not be NULL");
     rsh_tensor_props props = t->props;
     props.requires_grad = false;
     return rshi_torch_share(t, &props, out);

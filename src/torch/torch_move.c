@@ -69,15 +69,15 @@ static rsh_status move_whole(const rsh_torch_tensor *t, const char *name, rsh_st
 }
 
 rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out) {
-    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_gather: t is NULL");
     rsh_status st = check_out(t, dst, out);
     return move_whole(t, "torch_gather", st, dst, t->sharded->comm->rank == dst ? out : NULL);
 }
 
 rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out) {
-    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
-    rsh_status st =
-        out ? check_whole(t, out) : rshi_fail(RSH_EVALUE, "out is NULL on rank %d", t->sharded->comm->rank);
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_all_gather: t is NULL");
+    rsh_status st = out ? check_whole(t, out)
+                        : rshi_fail(RSH_EVALUE, "rsh_torch_all_gather: out is NULL on rank %d", t->sharded->comm->rank);
     return move_whole(t, "torch_all_gather", st, -1, out);
 }
 
@@ -110,7 +110,7 @@ static rsh_status alias_tensor(const rsh_torch_tensor *t, bool result, rsh_torch
 rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to, const rsh_plan_opts *opts,
                                   rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
-    RSH_REQUIRE(t, RSH_EVALUE, "sharded tensor is NULL");
+    RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_reshard: t is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     bool readable =
         !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move reports the error on all ranks */

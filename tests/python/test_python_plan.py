@@ -81,7 +81,7 @@ def test_pictures_and_words():
     assert plan.explain() and plan.explain(rank=1) != plan.explain()
     assert plan.json()["bytes_moved"] == plan.bytes_moved
     assert plan.draw() and plan.draw("ansi") and plan.draw("html").startswith("<!")
-    with pytest.raises(ValueError, match="picture must be"):
+    with pytest.raises(ValueError, match="form must be one of"):
         plan.draw("oil")
 
 

@@ -55,7 +55,7 @@ typedef struct rsh_bag_opts {
     size_t struct_size; /* sizeof(rsh_bag_opts) */
     const rsh_embedding_opts *rows; /* NULL: defaults */
     rsh_bag_mode mode;
-    bool include_last_offset; /* offsets end with the number of indices */
+    bool include_last_offset; /* the last offset is the number of indices */
 } rsh_bag_opts;
 #define RSH_BAG_OPTS_INIT {sizeof(rsh_bag_opts), 0, RSH_BAG_MEAN, 0}
 
@@ -87,7 +87,7 @@ typedef struct rsh_attention_opts {
     int64_t width; /* last size of the input; a multiple of heads */
     int64_t heads;
     bool bias, causal;
-    double dropout; /* probability; in a transformer block, before the residual sums */
+    double dropout; /* dropout probability of a transformer block, before the residual sums */
 } rsh_attention_opts;
 #define RSH_ATTENTION_OPTS_INIT {sizeof(rsh_attention_opts), 0, 1, 0, 0, 0}
 

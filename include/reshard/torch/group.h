@@ -52,8 +52,8 @@ RSH_API rsh_comm *rsh_group_comm(const rsh_group *g);
 RSH_API rsh_status rsh_group_to_global(const rsh_group *g, int rank, int *out);
 RSH_API rsh_status rsh_group_from_global(const rsh_group *g, int global, int *out);
 
-/* Sets the group into which this thread loads saved tensors, until rsh_group_leave.  Entering NULL
- * changes nothing but needs a leave too; another group may be entered inside it.
+/* Sets the group into which this thread loads saved tensors, until rsh_group_leave.  If g is NULL,
+ * nothing changes, and another group may be entered; call rsh_group_leave all the same.
  * RSH_ERUNTIME if a group is already entered.  Local. */
 RSH_API rsh_status rsh_group_enter(rsh_group *g);
 RSH_API void rsh_group_leave(void);
