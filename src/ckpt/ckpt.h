@@ -44,7 +44,7 @@ typedef struct rshi_ckpt_tensor {
     const char *digest; /* as its files state it, or NULL; in the store */
     int32_t named_in;     /* the file that named it first; -1: none */
     bool ranks_are_files; /* do ranks of the layout mean ranks, or do they only number the parts? */
-    const rshi_packing *packing; /* NULL; or elements are quantised, and the last size counts bytes */
+    const rshi_packing *packing; /* NULL; or elements are quantised: the last size counts bytes */
     /* of a mapped checkpoint (see map.h) */
     const struct rshi_ckpt_view *view; /* what it is made of; NULL: parts say where it lies */
     int64_t source;   /* number in the base of the tensor that it equals; -1: it has a view */

@@ -160,8 +160,8 @@ rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
         return kinds[i]->read(p, c);
     }
     RSH_REQUIRE(!is_orbax(p), RSH_EUNSUP,
-                "%.300s: this is an Orbax checkpoint, which reshard does not read; save it as safetensors first: restore "
-                "it in JAX and call safetensors.flax.save_file",
+                "%.300s: this is an Orbax checkpoint, which reshard does not read; save it as safetensors first: "
+                "restore it in JAX and call safetensors.flax.save_file",
                 p->path);
     return rshi_fail(
         RSH_EUNSUP, "%s: no checkpoint of a known kind: there is no .safetensors file, no index and no .metadata in it",

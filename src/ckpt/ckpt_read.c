@@ -27,7 +27,8 @@ static rsh_status read_view(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const 
 }
 
 rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, const rsh_memory *to) {
-    int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM] = {0}, count = 1;
+    int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM] = {0};
+    bool empty = false; /* the sizes of an empty box may have a product that overflows */
     bool inside = true; /* if not, rshi_ckpt_read_box says so */
     RSH_NEEDS(c);
     RSH_NEEDS(to);
@@ -37,10 +38,10 @@ rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, 
     for (int d = 0; d < t->ndim; d++) {
         inside = inside && (!box || (box->lo[d] >= 0 && box->lo[d] <= box->hi[d] && box->hi[d] <= t->shape[d]));
         shape[d] = !inside ? 0 : box ? box->hi[d] - box->lo[d] : t->shape[d];
-        count *= shape[d];
+        empty |= !shape[d];
     }
-    RSH_REQUIRE(to->data || !count, RSH_EVALUE, "rsh_ckpt_read: there is no memory for tensor \"%.300s\"", t->name);
-    if (count) rshi_dense_strides(t->ndim, shape, NULL, strides);
+    RSH_REQUIRE(to->data || empty, RSH_EVALUE, "rsh_ckpt_read: there is no memory for tensor \"%.300s\"", t->name);
+    if (!empty) rshi_dense_strides(t->ndim, shape, NULL, strides);
     if (t->view && inside) return read_view(c, t, box, to->data, to->strides ? to->strides : strides);
     return rshi_ckpt_read_box(c, tensor, box, to->data, to->strides ? to->strides : strides, NULL);
 }

@@ -8,19 +8,35 @@
 #include <string.h>
 
 enum { U16 = 2, U32 = 4, I32 = 5 }; /* types of values */
+enum { BUFFER = 16384 };             /* bytes that are collected before the sink is called */
 
 typedef struct emitting {
     const rsh_sink *sink;
     uint64_t total; /* bytes so far */
+    char buffer[BUFFER];
+    size_t used;
     rsh_status st;
     const rshi_target *t;
     const rshi_target_file *f;
 } emitting;
 
-static void emit(emitting *e, const void *bytes, size_t n) {
-    e->total += n;
-    if (!e->st && n && e->sink->write(e->sink->ctx, bytes, n))
+static void flush(emitting *e) {
+    if (!e->st && e->used && e->sink->write(e->sink->ctx, e->buffer, e->used))
         e->st = rsh_error_detail()[0] ? RSH_EIO : rshi_fail(RSH_EIO, "%s: its header cannot be written", e->f->name);
+    e->used = 0;
+}
+
+static void emit(emitting *e, const void *bytes, size_t n) {
+    const char *from = bytes;
+    e->total += n;
+    while (n) {
+        size_t k = n < BUFFER - e->used ? n : BUFFER - e->used;
+        memcpy(e->buffer + e->used, from, k);
+        e->used += k;
+        from += k;
+        n -= k;
+        if (e->used == BUFFER) flush(e);
+    }
 }
 
 static void emit_number(emitting *e, uint64_t x, size_t bytes) {
@@ -41,7 +57,7 @@ static void emit_key(emitting *e, const char *key, uint32_t type, uint64_t value
 }
 
 static void emit_pair(emitting *e, const rshi_gguf_pair *p) {
-    char buffer[16384];
+    char buffer[BUFFER];
     for (uint64_t done = 0; done < p->bytes && !e->st;) {
         size_t n = p->bytes - done < sizeof buffer ? (size_t)(p->bytes - done) : sizeof buffer;
         e->st = rshi_ckpt_pread(e->t->source, p->file, p->at + done, buffer, n);
@@ -89,5 +105,6 @@ rsh_status rshi_target_gguf_header(const rshi_target *t, int64_t file, const rsh
         emit(&e, zeros, n);
         left -= n;
     }
+    flush(&e);
     return e.st;
 }

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,17 @@ def one(source, target, words, before, want, most):
     return left
 
 
+def write_gguf(path, raw):
+    """7 tensors Q8_0[n, 1024], each of which has as many whole rows as the bytes give."""
+    rows = len(raw) // (32 * 34)
+    raw = raw[:rows * 32 * 34]
+    gap = -len(raw) % 32
+    infos = b"".join(struct.pack("<Q1sIQQIQ", 1, b"abcdefg"[i:i + 1], 2, 1024, rows, 8, i * (len(raw) + gap)) for i in range(7))
+    head = b"GGUF" + struct.pack("<IQQ", 3, 7, 0) + infos
+    with open(path, "wb") as f:
+        f.write(head + bytes(-len(head) % 32) + (raw + bytes(gap)) * 7)
+
+
 def kills(home):
     for tp in RULES:
         with open(f"{tp}.rules", "w") as f:
@@ -104,16 +116,20 @@ def kills(home):
     most = 1.1 * (time.monotonic() - start)
     assert done(["source", "want.safetensors", "--to", "whole"])[0] == 0
     assert done(["source", "fused", "--to", "fused.rules"])[0] == 0
-    ways = [(["--to", "3.rules"], "want", "source"), (["--to", "whole"], "want.safetensors", "whole.safetensors"),
-            (["--to", "fused.rules"], "fused", "source")]
+    write_gguf("model.gguf", noise)
+    split = ["--format", "gguf", "--max-shard-tensors", "2"]
+    assert done(["model.gguf", "parts", *split])[0] == 0
+    ways = [("source", ["--to", "3.rules"], "want", "source"),
+            ("source", ["--to", "whole"], "want.safetensors", "whole.safetensors"),
+            ("source", ["--to", "fused.rules"], "fused", "source"), ("model.gguf", split, "parts", "source")]
     went_on = 0
     for i in range(times):
-        words, name, old = ways[i // 2 % 3]
+        source, words, name, old = ways[i // 2 % 4]
         target = "got.safetensors" if name.endswith("safetensors") else "got"
         if i % 2:
             words = [*words, "--force"]
             (shutil.copyfile if os.path.isfile(old) else shutil.copytree)(old, target)
-        went_on += one("source", target, words, tree(target), tree(name), most)
+        went_on += one(source, target, words, tree(target), tree(name), most)
         (os.remove if os.path.isfile(target) else shutil.rmtree)(target)
     print(f"{times} runs killed, {went_on} left work to go on with; the most that was kept: {max(kept, default=0)} bytes")
     assert times < 100 or max(kept) > 1 << 22

@@ -16,8 +16,8 @@ static void put_golden(const char *stage, const char *name) {
 }
 
 /* Reads the directory with the input in place of file `replaced`; names end with NULL. */
-static void read_with(const char *stage, const char *const *names, const char *replaced, const uint8_t *data,
-                      size_t size) {
+static void read_with(const char *stage, const char *const *names, const char *replaced,
+                      const uint8_t *data, size_t size) {
     static bool done;
     for (size_t i = 0; names[i] && !done; i++) put_golden(stage, names[i]);
     done = true;

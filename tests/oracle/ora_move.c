@@ -8,13 +8,16 @@
 typedef struct table {
     const unsigned char **at; /* [partial][element] */
     int64_t *rank;            /* of that holder */
+    unsigned char *result;    /* [element]: the combined value in the destination's dtype */
+    bool *known;              /* [element]: is it worked out? */
     int64_t count, per_node;
 } table;
 
-static table new_table(const ora_layout *from, unsigned char *const *src, int64_t per_node) {
-    size_t n = (size_t)(from->count * from->npartial) + 1;
-    table t = {calloc(n, sizeof *t.at), calloc(n, sizeof *t.rank), from->count, per_node};
-    if (!t.at || !t.rank) abort();
+static table new_table(const ora_layout *from, unsigned char *const *src, ora_dtype to, int64_t per_node) {
+    size_t elements = (size_t)from->count + 1, n = (size_t)(from->count * from->npartial) + 1;
+    table t = {calloc(n, sizeof *t.at), calloc(n, sizeof *t.rank), calloc(elements, ora_size(to)),
+               calloc(elements, sizeof *t.known), from->count, per_node};
+    if (!t.at || !t.rank || !t.result || !t.known) abort();
     size_t size = ora_size(from->dtype);
     for (int64_t i = 0; i < from->nparts; i++) {
         const ora_part *p = &from->part[i];
@@ -28,15 +31,27 @@ static table new_table(const ora_layout *from, unsigned char *const *src, int64_
     return t;
 }
 
+static void free_table(table *t) {
+    free(t->at);
+    free(t->rank);
+    free(t->result);
+    free(t->known);
+}
+
+/* The same for every rank that gets the element, so it is worked out once. */
 static void true_value(const ora_layout *from, const table *t, int64_t element, ora_dtype to, unsigned char *dst) {
+    unsigned char *result = t->result + (size_t)element * ora_size(to);
     const unsigned char *contribution[ORA_MAX_POSITIONS];
     int64_t node[ORA_MAX_POSITIONS];
-    for (int64_t k = 0; k < from->npartial; k++) {
+    for (int64_t k = 0; !t->known[element] && k < from->npartial; k++) {
         contribution[k] = t->at[k * t->count + element];
         if (!contribution[k]) abort();
         node[k] = t->per_node ? t->rank[k * t->count + element] / t->per_node : 0;
     }
-    ora_reduce_to(from->op, from->dtype, from->npartial, contribution, t->per_node ? node : NULL, to, dst);
+    if (!t->known[element])
+        ora_reduce_to(from->op, from->dtype, from->npartial, contribution, t->per_node ? node : NULL, to, result);
+    t->known[element] = true;
+    memcpy(dst, result, ora_size(to));
 }
 
 static int partial_sizes(const ora_layout *l, int64_t *size) {
@@ -80,12 +95,11 @@ bool ora_has_replicas(const ora_layout *l) {
 bool ora_move(const ora_layout *from, unsigned char *const *src, const ora_layout *to, unsigned char **dst,
               int64_t per_node) {
     if (from->op != ORA_NONE && to->op != ORA_NONE && from->op != to->op) return false;
-    table t = new_table(from, src, per_node);
+    table t = new_table(from, src, to->dtype, per_node);
     for (int64_t i = 0; i < to->nparts; i++)
         for (int64_t j = 0; j < to->part[i].count; j++)
             put(from, &t, to, &to->part[i], to->part[i].element[j], dst[i] + (size_t)j * ora_size(to->dtype));
-    free(t.at);
-    free(t.rank);
+    free_table(&t);
     return true;
 }
 

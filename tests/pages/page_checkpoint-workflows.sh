@@ -12,5 +12,5 @@ if [ ! -d fsdp ]; then
     sed 's/interleave(0, 8, \(.*\), 512, 128, 128)  \[_\/tp%768, _\]/interleave(0, 4, \1, 128, 128, 128)  [_\/tp%384, _]/' \
         hf-llama-3-8b-to-megatron.rules > hf-to-megatron.rules
     printf 'model.layers.{i}.weight = unstack(0, decoder.layers.weight)\n' > megatron-to-hf.rules
-    printf '{n*}.qkv_proj.weight = cat(0, {n*}.{q,k,v}_proj.weight)\n{n*}.gate_up_proj.weight = cat(0, {n*}.{gate,up}_proj.weight)\nmodel.{n*} -> {n*}\nlm_head.weight\n' > fuse.rules
+    printf '{n*}.qkv_proj.weight = cat(0, model.{n*}.{q,k,v}_proj.weight)\n{n*}.gate_up_proj.weight = cat(0, model.{n*}.{gate,up}_proj.weight)\nmodel.{n*} -> {n*}\nlm_head.weight\n' > fuse.rules
 fi

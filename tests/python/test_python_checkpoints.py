@@ -1,6 +1,7 @@
 """Checkpoints: lazy tensors, conversions, comparisons, sharded tensors to files and back."""
 import os
 import signal
+import struct
 import subprocess
 import sys
 
@@ -73,6 +74,41 @@ def test_convert_verify_preview_and_inspect(saved, tmp_path):
     assert found["tensors"]["a.weight"]["layout"] == "f32[16/tp, 6] on tp=4"
     (tmp_path / "rules").write_text("mesh tp=2\n*.weight [_, _/tp]\n* [...]\n")
     assert reshard.convert(whole, tmp_path / "two", to=tmp_path / "rules")["files"] == 2
+
+
+def gguf(tensors):
+    """A GGUF file: name to (number of the type, sizes from the slowest dim on, bytes)."""
+    text = lambda x: struct.pack("<Q", len(x)) + x.encode()
+    infos = data = b""
+    for name, (kind, shape, raw) in tensors.items():
+        infos += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape)) + struct.pack("<IQ", kind, len(data))
+        data += raw + bytes(-len(raw) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 1) + text("general.architecture") + struct.pack("<I", 8) + text("x")
+    head += infos
+    return head + bytes(-len(head) % 32) + data
+
+
+def test_quantised_tensors_of_gguf_files_are_bytes(tmp_path):
+    packed = bytes(range(72)) * 2  # Q4_0[4, 64]: blocks of 32 elements and 18 bytes
+    (tmp_path / "m.gguf").write_bytes(gguf({"w": (2, (4, 64), packed), "norm": (0, (8,), np.arange(8, dtype="f4").tobytes())}))
+    with reshard.open(tmp_path / "m.gguf") as c:
+        w = c["w"]
+        assert (w.packing, w.dtype, w.shape, c["norm"].packing) == ("Q4_0", "u8", (4, 36), None)
+        assert w.numpy().tobytes() == packed
+    assert reshard.convert(tmp_path / "m.gguf", tmp_path / "parts", format="gguf", max_tensors=1)["files"] == 2
+    assert [s["name"] for s in reshard.preview(tmp_path / "parts", tmp_path / "x.gguf")] == ["w", "norm"]
+    reshard.convert(tmp_path / "parts", tmp_path / "again.gguf", verify=True)
+    assert (tmp_path / "again.gguf").read_bytes() == (tmp_path / "m.gguf").read_bytes()
+    with pytest.raises(NotImplementedError, match="quantised"):
+        reshard.convert(tmp_path / "m.gguf", tmp_path / "x.safetensors")
+
+    def main(comm):
+        as_bytes = reshard.load(comm, tmp_path / "m.gguf", {"w": "u8[4, 36]"})["w"].gather().numpy().tobytes()
+        with pytest.raises(TypeError, match="only as bytes"):
+            reshard.load(comm, tmp_path / "m.gguf", {"w": "f32[4, 36]"})
+        return as_bytes
+
+    assert reshard.run(1, main) == [packed]
 
 
 def test_a_difference_is_found(saved, tmp_path):
