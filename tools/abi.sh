@@ -46,5 +46,6 @@ for name in reshard reshard-mpi reshard-nn reshard-scalapack; do
         fi
     fi
 done
-[ $status = 0 ] || echo "abi: the ABI has changed: raise the minor version, or undo it (before a release: tools/abi.sh update FOLDER)" >&2
+[ $status = 0 ] || echo "abi: the ABI has changed: raise the minor version, or undo it.  If only structs with struct_size have grown at their end, or" \
+    "the version is not released yet, run tools/abi.sh update FOLDER" >&2
 exit $status
