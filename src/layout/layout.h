@@ -136,6 +136,9 @@ void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, r
 int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
+/* Do several ranks hold some element at the same partial position?  True also if the layout would
+ * have to be searched to find out. */
+bool rshi_layout_has_replicas(const rsh_layout *l);
 /* Of all of them, at partial position 0. */
 void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out);
 
@@ -201,9 +204,13 @@ typedef rsh_status (*rshi_range_fn)(void *ctx, int64_t first, int64_t last);
 rsh_status rshi_layout_flat_meets(const rsh_layout *l, const rshi_stripe *box, rshi_range_fn fn,
                                   void *ctx);
 
-/* A layout like l whose partial axes are replicated; and one with other ranks in position order
- * (boxes: rank r becomes ranks[ordinal of r]). */
+/* Make layouts in which every rank holds the same elements as in l.  In the first, partial axes are
+ * replicated.  In the second, every axis that replicates or is partial is a partial sum; boxes stay
+ * as they are.  RSH_ETYPE if the dtype has no sums. */
 rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out);
+rsh_status rshi_layout_sum_copies(const rsh_layout *l, rsh_layout **out);
+/* Makes a layout like l with other ranks in position order (boxes: rank r becomes ranks[ordinal of
+ * r]). */
 rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_layout **out);
 /* Largest rank + 1; 0 for a layout without ranks. */
 int64_t rshi_layout_rank_bound(const rsh_layout *l);

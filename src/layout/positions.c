@@ -33,6 +33,17 @@ int64_t rshi_layout_holders(const rsh_layout *l) {
     return n;
 }
 
+static bool has_shared_box(const rsh_layout_desc *desc) {
+    for (int64_t b = 0; b < desc->nboxes; b++)
+        if (desc->boxes[b].nranks > 1) return true;
+    return false;
+}
+
+bool rshi_layout_has_replicas(const rsh_layout *l) {
+    if (l->desc.is_boxes) return has_shared_box(&l->desc);
+    return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
+}
+
 /* Of cuts by a rule coordinate 0 holds the most. */
 static int64_t most_of_cut(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size) {
     rshi_stripe first = rshi_cut_stripe(l, c, 0, size, 0);
@@ -82,6 +93,47 @@ rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out) {
     return rsh_layout_new(&desc, out);
 }
 
+/* Segments without elements may name axes that nothing else does.  The others move to `room`, which is advanced. */
+static void drop_empty_segments(rsh_dim *dim, rsh_segment **room) {
+    rsh_segment *kept = *room;
+    int n = 0, cut = 0;
+    int64_t size = 0;
+    for (int s = 0; s < dim->nsegments; s++) {
+        const rsh_segment *g = &dim->segment[s];
+        if (!g->size) continue;
+        kept[n++] = *g;
+        size += g->size;
+        cut += dim->cut.naxes || g->cut.naxes;
+    }
+    if (dim->nsegments ? !cut : !dim->size) /* a plain dim, whole on every rank */
+        *dim = (rsh_dim){.size = size};
+    else if (dim->nsegments)
+        dim->nsegments = n, dim->segment = kept;
+    *room += n;
+}
+
+static rsh_status sum_over(rsh_layout_desc *desc, unsigned axes, rsh_layout **out) {
+    size_t n = 1;
+    for (int d = 0; d < desc->ndim; d++) n += (size_t)desc->dim[d].nsegments;
+    rsh_segment *room = rshi_alloc(n, sizeof *room);
+    if (!room) return rshi_nomem();
+    rsh_segment *next = room;
+    for (int d = 0; d < desc->ndim; d++) drop_empty_segments(&desc->dim[d], &next);
+    desc->op = axes ? RSH_OP_SUM : RSH_OP_NONE;
+    desc->npartial = 0;
+    for (int a = 0; a < desc->naxes; a++)
+        if (axes >> a & 1) desc->partial[desc->npartial++] = a;
+    rsh_status st = rsh_layout_new(desc, out);
+    rshi_free(room);
+    return st;
+}
+
+rsh_status rshi_layout_sum_copies(const rsh_layout *l, rsh_layout **out) {
+    rsh_layout_desc desc = l->desc;
+    if (!l->desc.is_boxes) return sum_over(&desc, rshi_layout_free_axes(l) | l->partial, out);
+    *out = rsh_layout_hold(l);
+    return RSH_OK;
+}
 static rsh_status renumber_mesh(const rsh_layout *l, const int64_t *ranks, rsh_layout **out) {
     rsh_layout_desc desc = l->desc;
     desc.ranks = ranks;

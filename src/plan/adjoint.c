@@ -1,4 +1,9 @@
-/* Adjoint: plans of the transposed map, and of the way back for gradients. */
+/* Adjoint: plans of the transposed map, and of the way back for gradients.
+ *
+ * If no element of `from` has replicas, every contribution goes to every rank that wants the result.  Its transpose is a
+ * move too: from the layout `to`, whose copies are contributions to a sum, to the layout `from`, whose contributions
+ * are copies of the result.  Such a pair is planned like any other, with its chain.  Otherwise the transpose depends on
+ * which replica served whom, and transposed.c finds that out. */
 #include "plan/impl.h"
 
 /* The options of p, borrowed. */
@@ -21,8 +26,8 @@ static bool differentiable_dtype(rsh_dtype t) {
 
 /* Copies, sum and avg are linear maps; conversion is one between floats. */
 static rsh_status check_linear(const rshi_pair *pair) {
-    rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to), op = a ? a : b;
-    rsh_dtype f = rsh_layout_dtype(pair->from), t = rsh_layout_dtype(pair->to);
+    rsh_op a = rsh_layout_op(pair->src), b = rsh_layout_op(pair->dst), op = a ? a : b;
+    rsh_dtype f = rsh_layout_dtype(pair->src), t = rsh_layout_dtype(pair->dst);
     RSH_REQUIRE(!op || op == RSH_OP_SUM || op == RSH_OP_AVG, RSH_EUNSUP, "%s is not a linear map and has no transpose",
                 rsh_op_name(op));
     RSH_REQUIRE(f == t || (differentiable_dtype(f) && differentiable_dtype(t)), RSH_EUNSUP,
@@ -30,6 +35,45 @@ static rsh_status check_linear(const rshi_pair *pair) {
                 rsh_dtype_name(t));
     return rsh_dtype_check_convert(t, f);
 }
+
+/* ---- the transpose as a move between layouts ---- */
+
+static bool is_a_move(const rshi_pair *pair) {
+    if (pair->fill_others || rshi_layout_has_replicas(pair->from)) return false;
+    if (!rshi_layout_has_replicas(pair->to)) return true;
+    return !pair->keep && rshi_layout_has_groups(pair->to) && rsh_layout_dtype(pair->to) != RSH_BOOL;
+}
+
+/* A pair that keeps its contributions goes back as it came. */
+static rsh_status turn_around(rshi_pair *pair) {
+    rsh_layout *from = NULL, *to = NULL;
+    int64_t divisor = pair->divisor;
+    if (pair->keep)
+        from = rsh_layout_hold(pair->to), to = rsh_layout_hold(pair->from);
+    else {
+        RSH_TRY(rshi_layout_unpartial(pair->from, &to));
+        rsh_status st = rshi_layout_sum_copies(pair->to, &from);
+        if (st) rsh_layout_free(to);
+        RSH_TRY(st);
+    }
+    rsh_layout_free(pair->from);
+    rsh_layout_free(pair->to);
+    pair->from = from, pair->to = to;
+    RSH_TRY(rshi_pair_settle(pair));
+    pair->divisor = divisor;
+    if (divisor > 1) /* it is divided before it is converted */
+        pair->wire_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(from));
+    return RSH_OK;
+}
+
+rsh_status rshi_pair_transpose(rshi_pair *pair) {
+    rsh_layout *src = pair->src;
+    pair->src = pair->dst, pair->dst = src;
+    pair->transposed = !is_a_move(pair);
+    return pair->transposed ? RSH_OK : turn_around(pair);
+}
+
+/* ---- plans ---- */
 
 static rsh_status check_linear_plan(const rsh_plan *p) {
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(check_linear(&p->pair[t]));
@@ -41,20 +85,13 @@ rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
     RSH_NEEDS(out);
     const rsh_layout **list = rshi_alloc((size_t)(2 * p->n), sizeof *list);
     if (!list) return rshi_nomem();
-    for (int64_t t = 0; t < p->n; t++) list[t] = p->pair[t].from, list[p->n + t] = p->pair[t].to;
+    for (int64_t t = 0; t < p->n; t++) {
+        const rshi_pair *pair = &p->pair[t];
+        list[t] = p->adjoint ? pair->dst : pair->src, list[p->n + t] = p->adjoint ? pair->src : pair->dst;
+    }
     rsh_plan_opts o = same_opts(p);
-    rsh_plan *made = NULL;
-    rsh_status st;
-    RSH_GOTO(check_linear_plan(p));
-    RSH_GOTO(rsh_plan_new_many(p->n, list, list + p->n, &o, &made));
-    made->adjoint = !p->adjoint;
-    made->stages = made->adjoint ? 1 : made->stages;
-    RSH_GOTO(rshi_plan_size_buffers(made));
-    rshi_plan_take_fingerprint(made);
-    *out = made;
-    made = NULL;
-out:
-    rsh_plan_free(made);
+    rsh_status st = check_linear_plan(p);
+    if (!st) st = rshi_plan_make(p->n, list, list + p->n, &o, !p->adjoint, out);
     rshi_free(list);
     return st;
 }

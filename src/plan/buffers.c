@@ -48,9 +48,9 @@ static rsh_status most_holders(const rsh_layout *l, int64_t *most) {
 }
 
 /* The most contributions to one element: partial positions, or in the transposed map whoever may have taken it. */
-static rsh_status most_contributions(const rsh_plan *p, const rshi_pair *pair, int64_t *n) {
+static rsh_status most_contributions(const rshi_pair *pair, int64_t *n) {
     *n = pair->contributions;
-    if (!p->adjoint) return RSH_OK;
+    if (!pair->transposed) return RSH_OK;
     if (rshi_layout_irregular(pair->to)) { /* copies are pieces of their own: any rank may hold one */
         *n = rsh_layout_nranks(pair->to);
         return RSH_OK;
@@ -65,12 +65,12 @@ static int64_t capped_product(int64_t a, int64_t b, int64_t most) {
     return rshi_mul(a, b, &c) ? rshi_min(c, most) : most;
 }
 
-static rsh_status add_need(const rsh_plan *p, const rshi_pair *pair, need *out) {
+static rsh_status add_need(const rshi_pair *pair, need *out) {
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
             f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
     if (pair->by_node) e = rshi_max(e, (int64_t)rsh_dtype_size(rshi_pair_accumulator(pair)));
     int64_t size = rshi_max(e, f), part = rshi_min(largest_part(pair->from), largest_part(pair->to));
-    RSH_TRY(most_contributions(p, pair, &n));
+    RSH_TRY(most_contributions(pair, &n));
     out->send = rshi_max(out->send, size);
     out->recv = rshi_max(out->recv, n * size);
     out->contributions = rshi_max(out->contributions, n);
@@ -90,12 +90,12 @@ static bool has_crowd(const rsh_plan *p) {
 }
 
 static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
+    rshi_kept_totals k = {.totals = RSH_PLAN_TOTALS_INIT};
     rshi_rank_bytes bytes = {0};
     rsh_status st = rshi_rank_bytes_new(p, &bytes);
-    if (!st) st = rshi_totals(p, NULL, &t, &bytes);
+    if (!st) st = rshi_totals(p, NULL, &k, &bytes);
     rshi_rank_bytes_free(&bytes);
-    *nothing = !t.messages;
+    *nothing = !k.totals.messages;
     return st;
 }
 
@@ -125,7 +125,7 @@ rsh_status rshi_plan_size_buffers(rsh_plan *p) {
     RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
                 "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: combine in order",
                 (long long)p->scratch_bytes, (long long)p->ceiling);
-    for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(p, &p->pair[t], &n));
+    for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(&p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);
     p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream, n.most));
     return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;

@@ -13,17 +13,6 @@
 
 /* ---- what may be proposed ---- */
 
-static bool has_shared_box(const rsh_layout_desc *desc) {
-    for (int64_t b = 0; b < desc->nboxes; b++)
-        if (desc->boxes[b].nranks > 1) return true;
-    return false;
-}
-
-static bool has_replicas(const rsh_layout *l) {
-    if (rsh_layout_describe(l)->is_boxes) return has_shared_box(rsh_layout_describe(l));
-    return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
-}
-
 typedef struct proposal {
     rshi_chain chain;
     bool slice, forward;
@@ -45,8 +34,8 @@ static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
     proposals out = {.n = 0};
     int64_t bytes = rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size);
     bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
-    bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && has_replicas(pair->from);
-    bool copies = has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
+    bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && rshi_layout_has_replicas(pair->from);
+    bool copies = rshi_layout_has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
     if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice, false);
     if (copies && pair->by_node) return out;
     if (copies && !pair->reduce && p->several_nodes && !wider) {
@@ -99,7 +88,7 @@ static rsh_status count_cost(counting *w, int64_t tensor) {
     memset(w->received, 0, (size_t)w->p->nranks * sizeof *w->received);
     for (int64_t q = 0; q < w->p->nranks && !st; q++) {
         walk.rank = w->p->rank[q];
-        st = rshi_receive_tensor(&walk, tensor);
+        st = rshi_receive_forward(&walk, tensor);
     }
     rshi_walk_free(&walk);
     for (int64_t q = 0; q < w->p->nranks; q++) {

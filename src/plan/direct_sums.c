@@ -251,8 +251,8 @@ static rsh_status add_up(sums *s, rshi_progress *w, bool *done) {
 static void add_bytes(const sums *s, rshi_rank_bytes *out) {
     const int64_t *sent = s->bytes->sent, *received = s->bytes->received;
     for (int64_t q = 0; q < s->p->nranks; q++) {
-        out->sent[q] += s->size * (s->p->adjoint ? received : sent)[q];
-        out->received[q] += s->size * (s->p->adjoint ? sent : received)[q];
+        out->sent[q] += s->size * (s->pair->transposed ? received : sent)[q];
+        out->received[q] += s->size * (s->pair->transposed ? sent : received)[q];
         out->kept[q] += s->size * s->bytes->kept[q];
     }
 }
@@ -266,7 +266,7 @@ rsh_status rshi_sums_of_pair(const rsh_plan *p, int64_t tensor, rshi_progress *w
     *done = fits(pair);
     if (!*done) return RSH_OK;
     RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SUMS));
-    if (p->adjoint) s.size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    if (pair->transposed) s.size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     st = rshi_rank_bytes_new(p, &bytes);
     if (!st) st = add_up(&s, w, done);
     if (!st && *done) {

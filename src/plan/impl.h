@@ -8,7 +8,7 @@
 #include "plan/passes.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    9 /* part of every fingerprint: raise it when the same input gives other edges */
+    10 /* part of every fingerprint: raise it when the same input gives other edges */
 
 /* The layouts that a tensor passes through on its way: `to` with replicas removed.  Where several
  * ranks hold the same piece of `to`, each first gets only a slice of it. */
@@ -20,11 +20,15 @@ typedef enum rshi_chain {
 
 /* One tensor: its layouts, and how it gets from one to the other. */
 typedef struct rshi_pair {
-    rsh_layout *from, *to; /* owned */
+    rsh_layout *src, *dst; /* owned: layouts of the buffers that are read and written */
+    rsh_layout *from, *to; /* owned: the move that is planned.  These are src and dst, except in the
+                              adjoint of a plan (adjoint.c) */
+    bool transposed; /* adjoint: dst is `from`, src is `to`, and edges come from transposed.c */
     bool reduce;           /* all partial positions of `from` are combined */
     bool keep;             /* partial to partial: each position moves on its own */
     bool fill_others; /* positions of `to` other than 0 along its partial axes get the identity */
     int64_t contributions; /* partial positions that are combined; 1 for copies */
+    int64_t divisor;       /* of what the sources give, for averages; 1: none */
     int64_t wire_size;     /* bytes of an element on its way from the sources */
     bool by_node;          /* nodes combine their contributions before they exchange anything */
     bool irregular;        /* see rshi_layout_irregular(from) */
@@ -34,9 +38,19 @@ typedef struct rshi_pair {
     bool forward; /* chain `all`: ranks beside a source send to the other nodes in its place */
 } rshi_pair;
 
+/* Bytes of each stage. */
+typedef struct rshi_stage_bytes {
+    int64_t moved[RSHI_STAGES], between[RSHI_STAGES];
+} rshi_stage_bytes;
+
+typedef struct rshi_kept_totals {
+    rsh_plan_totals totals;
+    rshi_stage_bytes stages;
+} rshi_kept_totals;
+
 struct rsh_plan {
     atomic_long refs; /* holders; only they and `totals` change after the plan was made */
-    _Atomic(rsh_plan_totals *) totals; /* owned: once somebody asked for them; NULL until then */
+    _Atomic(rshi_kept_totals *) totals; /* owned: once somebody asked for them; NULL until then */
     int64_t n;
     rshi_pair *pair;  /* owned, n of them */
     int64_t *node_of; /* owned, NULL unless given */
@@ -49,7 +63,7 @@ struct rsh_plan {
     int64_t ceiling;
     int64_t send_bytes, recv_bytes; /* buffers of message transport */
     int64_t scratch_bytes; /* the most that a rank needs to combine by node */
-    bool adjoint; /* the transpose of what the pairs say */
+    bool adjoint; /* the transpose of the plan from each `dst` to each `src` */
     int stages;
     int64_t *rank; /* owned: the distinct ranks of all layouts, ascending */
     int64_t nranks;
@@ -100,6 +114,7 @@ typedef struct rshi_edge {
     const rshi_piece *src; /* nsrc of them, in the order in which they are combined */
     const int64_t *src_rank; /* NULL, or the rank of each source: then `src` is one piece, which
                                 lies in the same place on all of them */
+    bool all_contributions;  /* all nsrc contributions to `src` are read, and they are not listed */
     int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM];
     rsh_op op;         /* NONE for plain copies; AVG is told as SUM with a divisor */
     int64_t divisor;   /* 1: none */
@@ -124,7 +139,7 @@ bool rshi_edge_is_copy(const rshi_edge *e);
 typedef struct rshi_leg {
     int64_t lo, hi;
     int stage;      /* counted from the one that reads sources */
-    int64_t holder; /* of b, whose destination is read; -1: the sources */
+    int64_t holder; /* of b, whose destination is read; or RSHI_FROM_SOURCES */
     int64_t turn;   /* of the sources */
 } rshi_leg;
 typedef struct rshi_legs {
@@ -144,6 +159,7 @@ typedef struct rshi_walk {
     bool sends;       /* only edges that read `rank` and lead into other ranks are wanted */
     bool whole_sends; /* sends list all their sources; else, where contributions are combined in
                          order, only `rank`: then a send costs the same however many there are */
+    bool counts; /* edges are only counted: see all_contributions and rshi_pair_counts_parts */
     const rshi_stripe *box; /* NULL, or one range for each dim: other regions may be left out */
     int64_t nseries;        /* numbers of series that were given out */
     rshi_piece *src;        /* owned: room for sources */
@@ -155,11 +171,16 @@ typedef struct rshi_walk {
     int64_t *team; /* owned: members of the team that was asked for last */
     int64_t team_room;
     rshi_legs legs; /* owned: of the region at hand */
+    struct rshi_kept_groups *groups; /* owned: contributions by node of the piece asked for last */
 } rshi_walk;
 void rshi_walk_free(rshi_walk *w); /* what it owns */
+typedef struct rshi_kept_groups rshi_kept_groups;
+void rshi_kept_groups_free(rshi_kept_groups *k);
 
 /* All edges into w->rank of one tensor; and all edges out of it into other ranks. */
 rsh_status rshi_receive_tensor(rshi_walk *w, int64_t tensor);
+/* The edges into w->rank of the move from `from` to `to`, also if the pair is transposed. */
+rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor);
 rsh_status rshi_send_tensor(rshi_walk *w, int64_t tensor);
 /* The same for all tensors. */
 rsh_status rshi_receive_all(rshi_walk *w);
@@ -219,9 +240,10 @@ typedef struct rshi_region {
 } rshi_region;
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                       rshi_region *r);
-/* All legs of holder `me` of b; and only those that read the sources. */
-rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out);
-rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out);
+/* The legs of holder `me` of b that read `from`: a holder of b, the sources, or any of them. */
+#define RSHI_FROM_SOURCES (-1)
+#define RSHI_FROM_ANY (-2)
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, int64_t from, rshi_legs *out);
 /* Calls fn for each holder of b that may have legs which read `me`; and for each holder that takes
  * [lo, hi) from the sources, which `me` ends up with. */
 typedef rsh_status (*rshi_holder_fn)(void *ctx, int64_t holder);
@@ -232,7 +254,9 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
                               void *ctx);
 /* Does every region of a destination piece with so many holders have one leg, from the sources? */
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders);
+/* Stages of the move from `from` to `to`; and of the pair, also if it is transposed. */
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair);
+int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair);
 
 /* Hands over the edge of a leg into b's holder `dst`, if it is wanted. */
 rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece *dst,
@@ -260,11 +284,30 @@ static inline void rshi_edge_begin_series(rshi_edge *e, const rshi_series *serie
 rsh_status rshi_receive_piece(rshi_walk *w, int64_t tensor, const rshi_piece *b);
 /* The same for copies of an irregular source, whose pieces overlap one another. */
 rsh_status rshi_receive_copies(rshi_walk *w, int64_t tensor, const rshi_piece *b);
-/* Edges of the transposed map. */
+/* Edges of a pair that is transposed. */
 rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor);
 rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor);
 
+/* A transposed edge from b into `a`: the whole of what they have in common. */
+void rshi_transposed_edge(const rshi_pair *pair, int64_t tensor, const rshi_piece *a,
+                          const rshi_piece *b, rshi_edge *e);
+/* Transposed reductions whose results were combined slice by slice (transposed_slices.c).  `a` is
+ * the source piece at its first holder and contribution 0, b the destination piece. */
+bool rshi_transposes_slices(const rshi_pair *pair);
+/* Edges into `own`, a copy of a. */
+rsh_status rshi_receive_transposed_slices(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                          const rshi_piece *own, const rshi_piece *b);
+/* Edges out of w->rank, which holds b; and, after that, out of `own`, its copy of a. */
+rsh_status rshi_send_transposed_terms(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                      const rshi_piece *b);
+rsh_status rshi_send_transposed_sums(rshi_walk *w, int64_t tensor, const rshi_piece *a,
+                                     const rshi_piece *own, const rshi_piece *b);
+
 bool rshi_same_start(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
+/* Are two pieces, each at its first holder, the same? */
+static inline bool rshi_same_piece(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
+    return a->position == b->position && rshi_same_start(l, a, b);
+}
 /* Elements that two pieces have in common. */
 int64_t rshi_pieces_common(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b);
 
@@ -280,6 +323,9 @@ typedef struct rshi_node_groups {
     rshi_node_group *group; /* owned: by lowest position */
     int64_t n;
     int64_t *position; /* owned: behind the groups */
+    int64_t *group_of; /* owned: which group a position is in */
+    int64_t *size;     /* owned: how many positions groups have, each number once */
+    int64_t nsizes;
     bool combined;     /* nodes combine first; false: contributions are read in order */
 } rshi_node_groups;
 /* The replica of source piece `a` that serves `rank`: the one with most contributions on its node;
@@ -290,6 +336,9 @@ int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece 
 rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                  int64_t replica, rshi_node_groups *g);
 void rshi_node_groups_free(rshi_node_groups *g);
+/* The same, kept in `w` for the next region of the same source piece. */
+rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, int64_t replica,
+                            const rshi_node_groups **out);
 /* Does the group leave a result in scratch? */
 bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g,
                                 const rshi_node_group *group);
@@ -301,6 +350,8 @@ typedef struct rshi_piece_slice {
 } rshi_piece_slice;
 rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n,
                                      int64_t i);
+/* Which slice has index i, counted along the piece's longest dim. */
+int64_t rshi_piece_slice_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i);
 /* Where the result of slice s of source piece `a`, at its rank, lies in that rank's scratch. */
 rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                   const rshi_piece_slice *s, rshi_piece *out);
@@ -312,6 +363,13 @@ rsh_status rshi_by_node_edges(rshi_walk *w, const rshi_region *r, const rshi_edg
 
 /* ---- plans ---- */
 
+/* As rsh_plan_new_many; adjoint: its transpose. */
+rsh_status rshi_plan_make(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                          const rsh_plan_opts *opts, bool adjoint, rsh_plan **out);
+/* Turns a pair into the transposed move. */
+rsh_status rshi_pair_transpose(rshi_pair *pair);
+/* Sets what follows from the layouts `from` and `to` of the pair. */
+rsh_status rshi_pair_settle(rshi_pair *pair);
 /* RSH_EVALUE naming both shapes if they differ. */
 rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to);
 /* From all that the plan is made of; again when that changes. */
@@ -335,14 +393,19 @@ typedef struct rshi_rank_bytes {
 rsh_status rshi_rank_bytes_new(const rsh_plan *p, rshi_rank_bytes *b);
 void rshi_rank_bytes_free(rshi_rank_bytes *b);
 
-/* As rsh_plan_each_pair. */
-rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn, void *ctx);
 /* Bytes of both message buffers; none if there is nobody to exchange with. */
 int64_t rshi_message_scratch(const rsh_plan *p, bool alone);
 /* Totals of the stages, and the bytes of each rank, which are zeros before.  Here and below `w` is
  * told how far it is; NULL: nobody is. */
-rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *t,
                        rshi_rank_bytes *bytes);
+/* The same by walking all edges; moved, local and the largest are left to the caller. */
+rsh_status rshi_sum_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
+                          rshi_rank_bytes *bytes, rshi_stage_bytes *stages);
+/* Do all edges from the sources read every contribution of a part, each from its only holder? */
+bool rshi_pair_counts_parts(const rshi_pair *pair);
+/* The totals with those of each stage, which the plan keeps. */
+rsh_status rshi_plan_all_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *out);
 /* Lower bounds; they never look at edges. */
 rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes);

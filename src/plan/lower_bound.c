@@ -59,12 +59,18 @@ out:
     return st;
 }
 
+/* Bytes of an element that is copied: a sender could convert it, and divide it before that. */
+static int64_t least_size(const rshi_pair *pair) {
+    return rshi_min((int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
+                    (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
+}
+
 static rsh_status copy_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     for (int64_t i = 0; i < rsh_layout_nranks(pair->to); i++) {
         int64_t need, held;
         RSH_TRY(rshi_progress_at(w, i, rsh_layout_nranks(pair->to)));
         RSH_TRY(held_by(pair, rsh_layout_rank(pair->to, i), &need, &held));
-        *bytes += (need - held) * pair->wire_size;
+        *bytes += (need - held) * least_size(pair);
     }
     return RSH_OK;
 }
@@ -179,10 +185,10 @@ static rsh_status each_target(void *ctx, const rshi_piece *b) {
 }
 
 /* The transposed map hands out what is summed here, in elements of `to`. */
-static rsh_status reduce_bound(const rshi_pair *pair, bool adjoint, rshi_progress *w, int64_t *bytes) {
+static rsh_status reduce_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     int64_t to_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     reducing r = {.pair = pair, .w = w};
-    r.wire_size = adjoint ? rshi_min(pair->wire_size, to_size) : pair->wire_size;
+    r.wire_size = pair->transposed ? rshi_min(pair->wire_size, to_size) : pair->wire_size;
     rshi_stripe all[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_layout_ndim(pair->to); d++) all[d] = rshi_stripe_range(0, rsh_layout_shape(pair->to)[d]);
     rsh_status st = rshi_layout_search(pair->to, all, each_target, &r);
@@ -196,7 +202,7 @@ rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes)
     for (int64_t t = 0; t < p->n; t++) {
         rshi_progress_pass(w, RSHI_PASS_BOUND);
         if (p->pair[t].reduce)
-            RSH_TRY(reduce_bound(&p->pair[t], p->adjoint, w, bytes));
+            RSH_TRY(reduce_bound(&p->pair[t], w, bytes));
         else
             RSH_TRY(copy_bound(&p->pair[t], w, bytes));
     }
@@ -311,7 +317,7 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     }
     rshi_free(a.piece);
     rshi_free(b.piece);
-    *bytes += need * pair->wire_size;
+    *bytes += need * least_size(pair);
     return st;
 }
 
@@ -336,7 +342,7 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
     }
     rshi_free(a.piece);
     rshi_free(b.piece);
-    *bytes += need * pair->wire_size;
+    *bytes += need * least_size(pair);
     return st;
 }
 
@@ -419,7 +425,8 @@ rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *
     *bytes = 0;
     for (int64_t i = 0; i < p->nranks && !st; i++)
         if (rshi_plan_node(p, p->rank[i]) == node) list[n++] = (ranked){node, p->rank[i]};
-    for (int64_t t = 0; t < p->n && n && !p->adjoint && !st; t++) st = pair_need(p, &p->pair[t], list, n, bytes);
+    for (int64_t t = 0; t < p->n && n && !st; t++)
+        if (!p->pair[t].transposed) st = pair_need(p, &p->pair[t], list, n, bytes);
     rshi_free(list);
     return st;
 }

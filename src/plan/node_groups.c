@@ -62,6 +62,13 @@ static void list_groups(const placed *list, int64_t n, rshi_node_groups *g) {
         g->group[g->n - 1].n++;
     }
     qsort(g->group, (size_t)g->n, sizeof *g->group, by_first_position);
+    for (int64_t i = 0; i < g->n; i++) {
+        g->size[i] = g->group[i].n;
+        for (int64_t k = 0; k < g->group[i].n; k++) g->group_of[g->group[i].position[k]] = i;
+    }
+    qsort(g->size, (size_t)g->n, sizeof *g->size, rshi_compare_int64);
+    for (int64_t i = 0; i < g->n; i++)
+        if (!i || g->size[i] != g->size[g->nsizes - 1]) g->size[g->nsizes++] = g->size[i];
 }
 
 rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
@@ -71,7 +78,9 @@ rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const
     *g = (rshi_node_groups){.replica = replica};
     g->position = rshi_alloc((size_t)n, sizeof *g->position);
     g->group = rshi_alloc((size_t)n, sizeof *g->group);
-    bool there = list && g->position && g->group;
+    g->group_of = rshi_alloc((size_t)n, sizeof *g->group_of);
+    g->size = rshi_alloc((size_t)n, sizeof *g->size);
+    bool there = list && g->position && g->group && g->group_of && g->size;
     for (int64_t i = 0; i < n && there; i++) list[i] = (placed){node_at(p, pair->from, a, i, replica), i};
     if (there) {
         qsort(list, (size_t)n, sizeof *list, by_node);
@@ -86,5 +95,42 @@ rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const
 void rshi_node_groups_free(rshi_node_groups *g) {
     rshi_free(g->position);
     rshi_free(g->group);
+    rshi_free(g->group_of);
+    rshi_free(g->size);
     *g = (rshi_node_groups){0};
+}
+
+/* ---- kept from one region to the next ---- */
+
+struct rshi_kept_groups {
+    int64_t tensor;   /* -1: nothing is kept */
+    rshi_piece first; /* at its first holder and partial position 0 */
+    rshi_node_groups groups;
+};
+
+void rshi_kept_groups_free(rshi_kept_groups *k) {
+    if (k) rshi_node_groups_free(&k->groups);
+    rshi_free(k);
+}
+
+rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, int64_t replica,
+                            const rshi_node_groups **out) {
+    const rshi_pair *pair = &w->p->pair[tensor];
+    rshi_piece first;
+    if (!w->groups) {
+        if (!(w->groups = RSHI_NEW(rshi_kept_groups))) return rshi_nomem();
+        w->groups->tensor = -1;
+    }
+    rshi_kept_groups *k = w->groups;
+    *out = &k->groups;
+    rshi_piece_at_partial(pair->from, a, 0, &first);
+    rshi_piece_at_holder(pair->from, &first, 0, &first);
+    if (k->tensor == tensor && k->groups.replica == replica && rshi_same_piece(pair->from, &k->first, &first))
+        return RSH_OK;
+    rshi_node_groups_free(&k->groups);
+    k->tensor = -1; /* not complete */
+    k->first = first;
+    RSH_TRY(rshi_node_groups_find(w->p, pair, a, replica, &k->groups));
+    k->tensor = tensor;
+    return RSH_OK;
 }

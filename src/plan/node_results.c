@@ -17,16 +17,27 @@ typedef struct member {
 
 /* ---- slices ---- */
 
-rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
-    rshi_piece_slice s = {0};
+static int64_t longest_extent(const rsh_layout *l, const rshi_piece *a, int *dim) {
     int64_t extent = rsh_layout_ndim(l) ? 0 : 1;
+    *dim = 0;
     for (int d = 0; d < rsh_layout_ndim(l); d++) {
         int64_t size = rshi_stripe_size(&a->set[d]);
-        if (size > extent) s.dim = d, extent = size;
+        if (size > extent) *dim = d, extent = size;
     }
+    return extent;
+}
+
+rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    rshi_piece_slice s;
+    int64_t extent = longest_extent(l, a, &s.dim);
     s.start = rshi_slice_start(extent, n, i);
     s.end = rshi_slice_start(extent, n, i + 1);
     return s;
+}
+
+int64_t rshi_piece_slice_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    int dim;
+    return rshi_slice_at(longest_extent(l, a, &dim), n, i);
 }
 
 static int64_t slice_extent(const rshi_piece *a, const rshi_piece_slice *s, int d) {
@@ -44,9 +55,8 @@ static int64_t slice_count(const rsh_layout *l, const rshi_piece *a, const rshi_
 
 static void find_group(member *m) {
     int64_t own = rshi_piece_partial(m->pair->from, m->a);
-    for (int64_t i = 0; i < m->groups.n; i++)
-        for (int64_t k = 0; k < m->groups.group[i].n; k++)
-            if (m->groups.group[i].position[k] == own) m->group = &m->groups.group[i], m->number = k;
+    m->group = &m->groups.group[m->groups.group_of[own]];
+    m->number = rshi_find(m->group->position, m->group->n, sizeof own, own);
 }
 
 /* A group of one needs no scratch unless its contribution is widened. */
@@ -106,7 +116,7 @@ bool rshi_plan_has_scratch(const rsh_plan *p) { return p->scratch_bytes > 0; }
 
 rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, int64_t *count) {
     *count = 0;
-    if (!p->pair[tensor].by_node || p->adjoint) return RSH_OK;
+    if (!p->pair[tensor].by_node || p->pair[tensor].transposed) return RSH_OK;
     return scratch_before(p, &p->pair[tensor], rank, NULL, count);
 }
 
@@ -129,9 +139,9 @@ static rsh_status most_of_pair(const rsh_plan *p, int64_t t, int64_t *bytes) {
 
 rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes) {
     *bytes = 0;
-    for (int64_t t = 0; t < p->n && !p->adjoint; t++) {
+    for (int64_t t = 0; t < p->n; t++) {
         int64_t most = 0;
-        if (!p->pair[t].by_node) continue;
+        if (!p->pair[t].by_node || p->pair[t].transposed) continue;
         RSH_TRY(most_of_pair(p, t, &most));
         if (most) *bytes = rshi_scratch_start(*bytes) + most;
     }

@@ -34,7 +34,18 @@ static rsh_status settle_partials(rshi_pair *pair) {
     pair->keep = a && b && rshi_layout_same_partials(pair->from, pair->to);
     pair->reduce = a && !pair->keep && rshi_layout_partials(pair->from) > 1;
     pair->contributions = pair->reduce ? rshi_layout_partials(pair->from) : 1;
+    pair->divisor = pair->reduce && a == RSH_OP_AVG ? pair->contributions : 1;
     pair->fill_others = b && !pair->keep && b != RSH_OP_AVG;
+    return RSH_OK;
+}
+
+rsh_status rshi_pair_settle(rshi_pair *pair) {
+    RSH_TRY(settle_partials(pair));
+    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
+            f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
+    pair->wire_size = pair->reduce ? e : rshi_min(e, f);
+    pair->irregular = rshi_layout_irregular(pair->from);
+    pair->odd = rshi_layout_irregular(pair->to);
     return RSH_OK;
 }
 
@@ -42,14 +53,11 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
     RSH_REQUIRE(from && to, RSH_EVALUE, "a plan needs two layouts");
     RSH_TRY(rshi_check_shapes(from, to));
     RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(from), rsh_layout_dtype(to)));
+    pair->src = rsh_layout_hold(from);
+    pair->dst = rsh_layout_hold(to);
     pair->from = rsh_layout_hold(from);
     pair->to = rsh_layout_hold(to);
-    RSH_TRY(settle_partials(pair));
-    int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(from)), f = (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
-    pair->wire_size = pair->reduce ? e : rshi_min(e, f);
-    pair->irregular = rshi_layout_irregular(from);
-    pair->odd = rshi_layout_irregular(to);
-    return RSH_OK;
+    return rshi_pair_settle(pair);
 }
 
 /* ---- ranks ---- */
@@ -127,6 +135,12 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
     return RSH_OK;
 }
 
+/* The sums of an adjoint are in order.  A pair that is transposed keeps what the forward plan does. */
+static bool adds_by_node(const rsh_plan *p, const rshi_pair *pair) {
+    if (p->adjoint && !pair->transposed) return false;
+    return p->reduce == RSH_REDUCE_BY_NODE && pair->reduce && rshi_plan_has_nodes(p);
+}
+
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
@@ -136,7 +150,7 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
         p->several_nodes = rshi_plan_node(p, p->rank[i]) != rshi_plan_node(p, p->rank[0]);
     p->reduce = o.reduce;
     for (int64_t t = 0; t < p->n; t++)
-        p->pair[t].by_node = p->reduce == RSH_REDUCE_BY_NODE && p->pair[t].reduce && rshi_plan_has_nodes(p);
+        p->pair[t].by_node = adds_by_node(p, &p->pair[t]);
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
@@ -164,7 +178,7 @@ void rshi_plan_take_fingerprint(rsh_plan *p) {
 
 static int count_stages(const rsh_plan *p) {
     int n = 1;
-    for (int64_t t = 0; t < p->n; t++) n = rshi_max(n, rshi_chain_stages(p, &p->pair[t]));
+    for (int64_t t = 0; t < p->n; t++) n = rshi_max(n, rshi_pair_stages(p, &p->pair[t]));
     return n;
 }
 
@@ -175,7 +189,10 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     p->n = n;
     p->pair = rshi_calloc((size_t)n, sizeof *p->pair);
     if (!p->pair) return rshi_nomem();
-    for (int64_t t = 0; t < n; t++) RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
+    for (int64_t t = 0; t < n; t++) {
+        RSH_TRY(pair_init(&p->pair[t], from[t], to[t]));
+        if (p->adjoint) RSH_TRY(rshi_pair_transpose(&p->pair[t]));
+    }
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
     rshi_plan_take_fingerprint(p);
@@ -184,19 +201,25 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     return RSH_OK;
 }
 
-rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                             const rsh_plan_opts *opts, rsh_plan **out) {
-    RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE,
-                "a plan for %lld tensors needs their layouts and a place for the result", (long long)n);
+rsh_status rshi_plan_make(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                          const rsh_plan_opts *opts, bool adjoint, rsh_plan **out) {
     rsh_plan *p = RSHI_NEW(rsh_plan);
     if (!p) return rshi_nomem();
     atomic_init(&p->refs, 1);
+    p->adjoint = adjoint;
     rsh_status st = plan_init(p, n, from, to, opts);
     if (st)
         rsh_plan_free(p);
     else
         *out = p;
     return st;
+}
+
+rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
+                             const rsh_plan_opts *opts, rsh_plan **out) {
+    RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE,
+                "a plan for %lld tensors needs their layouts and a place for the result", (long long)n);
+    return rshi_plan_make(n, from, to, opts, false, out);
 }
 
 rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_plan_opts *opts, rsh_plan **out) {
@@ -212,6 +235,8 @@ rsh_plan *rsh_plan_hold(const rsh_plan *p) {
 void rsh_plan_free(rsh_plan *p) {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) > 1) return;
     for (int64_t t = 0; t < p->n && p->pair; t++) {
+        rsh_layout_free(p->pair[t].src);
+        rsh_layout_free(p->pair[t].dst);
         rsh_layout_free(p->pair[t].from);
         rsh_layout_free(p->pair[t].to);
     }
@@ -226,8 +251,8 @@ void rsh_plan_free(rsh_plan *p) {
 /* ---- getters ---- */
 
 int64_t rsh_plan_ntensors(const rsh_plan *p) { return p ? p->n : 0; }
-const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].to : p->pair[t].from; }
-const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t t) { return p->adjoint ? p->pair[t].from : p->pair[t].to; }
+const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t t) { return p->pair[t].src; }
+const rsh_layout *rshi_plan_dst(const rsh_plan *p, int64_t t) { return p->pair[t].dst; }
 const rsh_layout *rsh_plan_from(const rsh_plan *p, int64_t t) {
     return p && t >= 0 && t < p->n ? rshi_plan_src(p, t) : NULL;
 }

@@ -30,7 +30,7 @@ rsh_status rshi_plan_sources_in(const rsh_plan *p, int64_t rank, const rshi_stri
 const int64_t *rshi_plan_ranks(const rsh_plan *p, int64_t *n);
 int rshi_plan_stages(const rsh_plan *p); /* 1 to RSHI_STAGES */
 int64_t rshi_plan_node_of(const rsh_plan *p, int64_t rank); /* 0 without nodes */
-/* Bytes that any plan must bring into a node; 0 for the transposed map, which is not looked at. */
+/* Bytes that any plan must bring into a node; pairs that are transposed are not counted. */
 rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *bytes);
 /* Of the plan's source and destination buffers: an adjoint plan has them the other way round. */
 const rsh_layout *rshi_plan_src(const rsh_plan *p, int64_t tensor);

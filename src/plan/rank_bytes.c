@@ -20,10 +20,10 @@ rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx
     RSH_NEEDS(p);
     RSH_NEEDS(fn);
     rshi_rank_bytes b = {0};
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
+    rshi_kept_totals k = {.totals = RSH_PLAN_TOTALS_INIT};
     RSH_TRY(rshi_plan_check_fits(p));
     rsh_status st = rshi_rank_bytes_new(p, &b);
-    if (!st) st = rshi_totals(p, NULL, &t, &b);
+    if (!st) st = rshi_totals(p, NULL, &k, &b);
     for (int64_t q = 0; q < p->nranks && !st; q++)
         if (fn(ctx, p->rank[q], b.sent[q], b.received[q], b.kept[q])) break;
     rshi_rank_bytes_free(&b);

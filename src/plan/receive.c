@@ -23,7 +23,7 @@ static rsh_status receive_piece(void *ctx, const rshi_piece *a) {
     rshi_region region;
     if (r->pair->irregular && !rshi_piece_first_copy(r->pair->from, a)) return RSH_OK;
     rshi_region_init(r->w->p, r->tensor, a, r->b, &region);
-    RSH_TRY(rshi_route(r->w, &region, r->me, &r->w->legs));
+    RSH_TRY(rshi_route(r->w, &region, r->me, RSHI_FROM_ANY, &r->w->legs));
     for (int64_t i = 0; i < r->w->legs.n; i++) RSH_TRY(rshi_region_give(r->w, &region, r->b, &r->w->legs.leg[i]));
     return RSH_OK;
 }
@@ -94,14 +94,17 @@ rsh_status rshi_receive_piece(rshi_walk *w, int64_t tensor, const rshi_piece *b)
     return rshi_layout_search(pair->from, query, receive_piece, &r);
 }
 
-rsh_status rshi_receive_tensor(rshi_walk *w, int64_t tensor) {
-    if (w->p->adjoint) return rshi_adjoint_receives(w, tensor);
+rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(w->p->pair[tensor].to, w->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) st = rshi_receive_piece(w, tensor, &list[i]);
     rshi_free(list);
     return st ? st : rshi_node_result_edges(w, tensor);
+}
+
+rsh_status rshi_receive_tensor(rshi_walk *w, int64_t tensor) {
+    return w->p->pair[tensor].transposed ? rshi_adjoint_receives(w, tensor) : rshi_receive_forward(w, tensor);
 }
 
 rsh_status rshi_receive_all(rshi_walk *w) {

@@ -55,17 +55,15 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     e->dst_layout = pair->to;
     e->with = e->src = a;
     e->src_rank = NULL;
+    e->all_contributions = false;
     e->nsrc = 1;
     e->op = RSH_OP_NONE;
-    e->divisor = 1;
+    e->divisor = pair->divisor;
     e->src_dtype = rsh_layout_dtype(pair->from);
     e->dst_dtype = rsh_layout_dtype(pair->to);
     e->wire_size = pair->wire_size;
     e->series = 0;
-    if (pair->reduce) {
-        e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
-        e->divisor = op == RSH_OP_AVG ? pair->contributions : 1;
-    }
+    if (pair->reduce) e->op = op == RSH_OP_AVG ? RSH_OP_SUM : op;
     rshi_edge_aim(e, b);
 }
 
@@ -122,11 +120,20 @@ static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, r
     return RSH_OK;
 }
 
+bool rshi_pair_counts_parts(const rshi_pair *pair) {
+    return pair->reduce && !pair->by_node && !pair->transposed && rshi_layout_has_groups(pair->from) &&
+           rshi_layout_holders(pair->from) == 1;
+}
+
 /* Every contribution.  Positions that each move on their own go directly, and never come here. */
 static rsh_status give_from_sources(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
     if (r->pair->by_node) return rshi_by_node_edges(w, r, e, turn);
     if (w->sends && r->pair->reduce && !w->whole_sends) return give_own_source(w, r, e, turn);
     e->nsrc = r->pair->contributions;
+    if (w->counts && rshi_pair_counts_parts(r->pair)) {
+        e->all_contributions = true, e->src = e->with = r->a;
+        return w->take(w->ctx, e);
+    }
     RSH_TRY(e->nsrc > 1 && rshi_layout_has_groups(r->pair->from) ? list_ranks(w, r, turn, e)
                                                                  : list_pieces(w, r, turn, e));
     return rshi_walk_give(w, e);
@@ -177,5 +184,6 @@ void rshi_walk_free(rshi_walk *w) {
     rshi_near_free(w->near);
     rshi_free(w->team);
     rshi_free(w->legs.leg);
+    rshi_kept_groups_free(w->groups);
     *w = (rshi_walk){0};
 }

@@ -20,6 +20,8 @@ static rsh_status add_leg(rshi_legs *out, int64_t lo, int64_t hi, int stage, int
     return RSH_OK;
 }
 
+static bool is_wanted(int64_t from, int64_t holder) { return from == RSHI_FROM_ANY || from == holder; }
+
 /* ---- regions ---- */
 
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders) {
@@ -98,8 +100,8 @@ static rsh_status add_from_sources(const rshi_region *r, int64_t rank, rshi_rang
     }
     for (int64_t i = 0; i < n && n > 1; i++)
         RSH_TRY(add_leg(out, cut_point(r, x, rshi_slice_start(extent, n, i)),
-                        i + 1 < n ? cut_point(r, x, rshi_slice_start(extent, n, i + 1)) : x.hi, 0, -1, turn + i));
-    return n > 1 ? RSH_OK : add_leg(out, x.lo, x.hi, 0, -1, turn);
+                        i + 1 < n ? cut_point(r, x, rshi_slice_start(extent, n, i + 1)) : x.hi, 0, RSHI_FROM_SOURCES, turn + i));
+    return n > 1 ? RSH_OK : add_leg(out, x.lo, x.hi, 0, RSHI_FROM_SOURCES, turn);
 }
 
 static bool holds_source(const rshi_region *r, int64_t rank) {
@@ -150,13 +152,15 @@ static rsh_status find_helpers(rshi_walk *w, const rshi_region *r, const view *v
     return rshi_team_find(w, r, v->crews, near->holder[i % near->n], out);
 }
 
-static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_node_team *team, rshi_legs *out) {
+static rsh_status add_from_helpers(const rshi_region *r, const view *v, const rshi_node_team *team, int64_t from,
+                                   rshi_legs *out) {
     if (v->mine.lo >= v->mine.hi) return RSH_OK;
     int64_t n = team->n, last = rshi_node_slice_at(r, v->crews, n, v->mine.hi - 1);
     for (int64_t i = rshi_node_slice_at(r, v->crews, n, v->mine.lo); i <= last; i++) {
         rshi_range x = inside(r, rshi_node_slice(r, v->crews, n, i));
-        RSH_TRY(add_leg(out, rshi_max(x.lo, v->mine.lo), rshi_min(x.hi, v->mine.hi), 1,
-                        rshi_team_member(team, i)->holder, 0));
+        int64_t helper = rshi_team_member(team, i)->holder;
+        if (is_wanted(from, helper))
+            RSH_TRY(add_leg(out, rshi_max(x.lo, v->mine.lo), rshi_min(x.hi, v->mine.hi), 1, helper, 0));
     }
     return RSH_OK;
 }
@@ -171,17 +175,6 @@ static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) 
     return add_from_sources(r, rank, (rshi_range){r->lo, r->hi}, rshi_layout_position(r->pair->to, rank), out);
 }
 
-rsh_status rshi_route_from_sources(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
-    int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
-    rshi_node_team helpers;
-    view v;
-    out->n = 0;
-    if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
-    RSH_TRY(view_find(w, r, me, &v));
-    RSH_TRY(find_helpers(w, r, &v, v.own, &helpers));
-    return helpers.n ? RSH_OK : add_own(r, &v, out);
-}
-
 /* ---- legs that read other holders ---- */
 
 /* [lo, hi) from a holder, without what the rank has in the cut among all. */
@@ -192,9 +185,16 @@ static rsh_status add_rest(const view *v, rshi_range x, int stage, int64_t holde
 }
 
 /* What of [lo, hi) other holders have in the cut among all. */
-static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, int stage, rshi_legs *out) {
+static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, int stage, int64_t from,
+                                  rshi_legs *out) {
     if (x.lo >= x.hi) return RSH_OK;
-    for (int64_t i = rshi_all_slice_at(&v->all, x.lo), last = rshi_all_slice_at(&v->all, x.hi - 1); i <= last; i++) {
+    int64_t i = rshi_all_slice_at(&v->all, x.lo), last = rshi_all_slice_at(&v->all, x.hi - 1);
+    if (from >= 0) { /* it has one slice at most */
+        int64_t only = rshi_all_slice_of(&v->all, from);
+        if (only < i || only > last) return RSH_OK;
+        i = last = only;
+    }
+    for (; i <= last; i++) {
         rshi_range s = inside(r, rshi_all_slice(&v->all, i));
         if (i != v->own)
             RSH_TRY(add_leg(out, rshi_max(s.lo, x.lo), rshi_min(s.hi, x.hi), stage, rshi_all_owner(&v->all, i), 0));
@@ -203,31 +203,41 @@ static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_rang
 }
 
 /* What the others of the team have in the node cut. */
-static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, rshi_legs *out) {
+static rsh_status add_from_team(const rshi_region *r, const view *v, int stage, int64_t from, rshi_legs *out) {
     int64_t n = v->team.n;
     if (r->lo >= r->hi) return RSH_OK;
-    int64_t last = rshi_node_slice_at(r, v->crews, n, r->hi - 1);
-    for (int64_t i = rshi_node_slice_at(r, v->crews, n, r->lo); i <= last; i++) {
+    int64_t i = rshi_node_slice_at(r, v->crews, n, r->lo), last = rshi_node_slice_at(r, v->crews, n, r->hi - 1);
+    if (from >= 0) {
+        int64_t only = rshi_team_index(&v->team, from);
+        if (only < i || only > last) return RSH_OK;
+        i = last = only;
+    }
+    for (; i <= last; i++) {
         rshi_range x = inside(r, rshi_node_slice(r, v->crews, n, i));
         if (i != v->team.me) RSH_TRY(add_rest(v, x, stage, rshi_team_member(&v->team, i)->holder, out));
     }
     return RSH_OK;
 }
 
-rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, rshi_legs *out) {
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, int64_t from, rshi_legs *out) {
     int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
     int later = r->pair->forward ? 1 : 0;
     rshi_node_team helpers;
     view v;
     out->n = 0;
-    if (!is_cut(r) || holds_source(r, rank)) return add_whole(r, rank, out);
+    if (!is_cut(r) || holds_source(r, rank))
+        return is_wanted(from, RSHI_FROM_SOURCES) ? add_whole(r, rank, out) : RSH_OK;
     RSH_TRY(view_find(w, r, me, &v));
     RSH_TRY(find_helpers(w, r, &v, v.own, &helpers));
-    RSH_TRY(helpers.n ? add_from_helpers(r, &v, &helpers, out) : add_own(r, &v, out));
-    if (!v.spread) return add_from_team(r, &v, 1, out);
-    if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, 1, out);
-    RSH_TRY(add_from_owners(r, &v, v.node, 1 + later, out));
-    return add_from_team(r, &v, 2 + later, out);
+    if (helpers.n)
+        RSH_TRY(add_from_helpers(r, &v, &helpers, from, out));
+    else if (is_wanted(from, RSHI_FROM_SOURCES))
+        RSH_TRY(add_own(r, &v, out));
+    if (from == RSHI_FROM_SOURCES) return RSH_OK;
+    if (!v.spread) return add_from_team(r, &v, 1, from, out);
+    if (!w->p->several_nodes) return add_from_owners(r, &v, (rshi_range){r->lo, r->hi}, 1, from, out);
+    RSH_TRY(add_from_owners(r, &v, v.node, 1 + later, from, out));
+    return add_from_team(r, &v, 2 + later, from, out);
 }
 
 /* ---- who reads a holder, and where a holder's elements come from ---- */
@@ -300,6 +310,11 @@ rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rs
         RSH_TRY(tell_origin(w, r, &v, i, x, fn, ctx));
     }
     return RSH_OK;
+}
+
+int rshi_pair_stages(const rsh_plan *p, const rshi_pair *pair) {
+    if (!pair->transposed) return rshi_chain_stages(p, pair);
+    return rshi_transposes_slices(pair) ? 2 : 1;
 }
 
 int rshi_chain_stages(const rsh_plan *p, const rshi_pair *pair) {

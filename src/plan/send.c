@@ -28,7 +28,7 @@ static rsh_status send_to_holder(sending *s, const rshi_piece *b, int64_t j) {
     rshi_region_init(s->w->p, s->tensor, &s->first, b, &region);
     rshi_piece_at_holder(s->pair->to, b, j, &dst);
     if (dst.rank == s->w->rank) return RSH_OK;
-    RSH_TRY(rshi_route_from_sources(s->w, &region, j, &s->w->legs));
+    RSH_TRY(rshi_route(s->w, &region, j, RSHI_FROM_SOURCES, &s->w->legs));
     for (int64_t i = 0; i < s->w->legs.n; i++) RSH_TRY(rshi_region_give(s->w, &region, &dst, &s->w->legs.leg[i]));
     return RSH_OK;
 }
@@ -122,10 +122,9 @@ static rsh_status pass_to_reader(void *ctx, int64_t reader) {
     rshi_piece dst;
     if (reader == s->me) return RSH_OK;
     rshi_piece_at_holder(s->pair->to, s->b, reader, &dst);
-    RSH_TRY(rshi_route(s->w, s->region, reader, &s->w->legs));
+    RSH_TRY(rshi_route(s->w, s->region, reader, s->me, &s->w->legs));
     for (int64_t i = 0; i < s->w->legs.n; i++)
-        if (s->w->legs.leg[i].holder == s->me)
-            RSH_TRY(rshi_region_give(s->w, s->region, &dst, &s->w->legs.leg[i]));
+        RSH_TRY(rshi_region_give(s->w, s->region, &dst, &s->w->legs.leg[i]));
     return RSH_OK;
 }
 
@@ -162,7 +161,7 @@ static rsh_status send_pieces(rshi_walk *w, int64_t tensor, bool of_source) {
 }
 
 rsh_status rshi_send_tensor(rshi_walk *w, int64_t tensor) {
-    if (w->p->adjoint) return rshi_adjoint_sends(w, tensor);
+    if (w->p->pair[tensor].transposed) return rshi_adjoint_sends(w, tensor);
     RSH_TRY(send_pieces(w, tensor, true));
     if (w->p->pair[tensor].chain != RSHI_CHAIN_DIRECT) RSH_TRY(send_pieces(w, tensor, false));
     return rshi_node_result_edges(w, tensor);

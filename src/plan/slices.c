@@ -22,10 +22,6 @@ int64_t rshi_stripe_slice(const rshi_stripe *s, int64_t n, int64_t i) {
 
 /* ---- holders by node ---- */
 
-static bool same_piece(const rsh_layout *l, const rshi_piece *a, const rshi_piece *b) {
-    return a->position == b->position && rshi_same_start(l, a, b);
-}
-
 static int by_node(const void *a, const void *b) {
     const rshi_member *x = a, *y = b;
     if (x->node != y->node) return x->node < y->node ? -1 : 1;
@@ -40,8 +36,7 @@ static void sort_members(rshi_crews *c) {
 }
 
 static void form_crews(rshi_crews *c) {
-    c->nodes = 0;
-    for (int64_t i = 0, n; i < c->n; i += n, c->nodes++) {
+    for (int64_t i = 0, n; i < c->n; i += n) {
         for (n = 1; i + n < c->n && c->member[i + n].node == c->member[i].node;) n++;
         for (int64_t k = 0; k < n; k++) {
             c->member[i + k].first = i, c->member[i + k].crew = n;
@@ -73,7 +68,7 @@ rsh_status rshi_crews_find(rshi_walk *w, int64_t tensor, const rshi_piece *b, co
     rshi_crews *c = w->crews;
     rshi_piece_at_holder(to, b, 0, &first);
     *out = c;
-    if (c->tensor == tensor && same_piece(to, &c->b, &first)) return RSH_OK;
+    if (c->tensor == tensor && rshi_same_piece(to, &c->b, &first)) return RSH_OK;
     c->tensor = -1; /* not complete */
     c->b = first;
     c->dim = rshi_piece_longest_dim(to, b);
@@ -89,6 +84,13 @@ const rshi_member *rshi_crews_member(const rshi_crews *c, int64_t holder) { retu
 
 const rshi_member *rshi_team_member(const rshi_node_team *t, int64_t i) {
     return &t->crews->member[t->list ? t->list[i] : t->first + i];
+}
+
+int64_t rshi_team_index(const rshi_node_team *t, int64_t holder) {
+    int64_t member = t->crews->place[holder], i = 0;
+    if (!t->list) return member >= t->first && member < t->first + t->n ? member - t->first : -1;
+    while (i < t->n && t->list[i] != member) i++;
+    return i < t->n ? i : -1;
 }
 
 static bool holds_source(const rshi_region *r, int64_t rank) {
@@ -132,7 +134,7 @@ rsh_status rshi_near_find(rshi_walk *w, const rshi_region *r, const rshi_crews *
     }
     rshi_near *near = w->near;
     *out = near;
-    if (near->serial == c->serial && same_piece(r->pair->from, &near->a, r->a)) return RSH_OK;
+    if (near->serial == c->serial && rshi_same_piece(r->pair->from, &near->a, r->a)) return RSH_OK;
     near->serial = -1; /* not complete */
     near->a = *r->a;
     near->n = 0;
@@ -194,12 +196,12 @@ int64_t rshi_node_slice_at(const rshi_region *r, const rshi_crews *c, int64_t n,
     return slice_at(is_cut_alone(r, n) ? &whole : &c->b.set[c->dim], n, x);
 }
 
-/* Reductions have a slice for every holder.  Copies have none that is too small, and one for each node at least. */
+/* Reductions have a slice for every holder.  Copies have no slices that are too small, and at least two. */
 rshi_all_cut rshi_all_cut_of(const rshi_region *r, const rshi_crews *c, const rshi_near *near) {
     rshi_all_cut cut = {c, near, c->n - near->n, 0};
     int64_t bytes = rshi_mul_most(rshi_piece_count(r->pair->to, &c->b), r->pair->wire_size);
     cut.slices = r->pair->reduce ? cut.owners : rshi_min(cut.owners, bytes / RSHI_SLICE_BYTES);
-    if (!r->pair->reduce && cut.slices < rshi_min(cut.owners, c->nodes)) cut.slices = 0;
+    if (!r->pair->reduce && cut.slices < 2) cut.slices = 0;
     return cut;
 }
 

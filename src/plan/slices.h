@@ -15,7 +15,6 @@ typedef struct rshi_crews {
     rshi_piece b;   /* at its first holder */
     int dim;        /* along which it is cut */
     int64_t n;      /* holders */
-    int64_t nodes;  /* that they are on */
     rshi_member *member; /* owned: by node, then by number */
     int64_t *place;      /* owned: which member a holder is, by its number */
     int64_t member_room, place_room;
@@ -37,6 +36,7 @@ typedef struct rshi_node_team {
 rsh_status rshi_team_find(rshi_walk *w, const rshi_region *r, const rshi_crews *c, int64_t me,
                           rshi_node_team *out);
 const rshi_member *rshi_team_member(const rshi_node_team *t, int64_t i);
+int64_t rshi_team_index(const rshi_node_team *t, int64_t holder); /* which member it is; -1: none */
 
 /* Holders of b on nodes that hold the source piece; none for reductions. */
 typedef struct rshi_near {

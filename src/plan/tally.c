@@ -109,14 +109,15 @@ rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rsh_neighb
     return hand_out_neighbours(p, rank, NULL, true, fn, ctx);
 }
 
-rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn, void *ctx) {
+rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx) {
+    RSH_NEEDS(p);
+    RSH_NEEDS(fn);
     tally t;
     rsh_status st;
     RSH_GOTO(tally_init(&t, p, 0));
     for (int64_t q = 0; q < p->nranks; q++) {
         tally_clear(&t);
         t.walk.rank = p->rank[q];
-        RSH_GOTO(rshi_progress_at(w, q, p->nranks));
         RSH_GOTO(tally_receives(&t));
         if (t.n) qsort(t.touched, (size_t)t.n, sizeof *t.touched, rshi_compare_int64);
         for (int64_t i = 0; i < t.n; i++)
@@ -125,12 +126,6 @@ rsh_status rshi_walk_matrix(const rsh_plan *p, rshi_progress *w, rsh_pair_fn fn,
 out:
     tally_free(&t);
     return st;
-}
-
-rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx) {
-    RSH_NEEDS(p);
-    RSH_NEEDS(fn);
-    return rshi_walk_matrix(p, NULL, fn, ctx);
 }
 
 /* ---- one rank ---- */

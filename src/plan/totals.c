@@ -56,55 +56,33 @@ rsh_status rshi_plan_check_fits(const rsh_plan *p) {
 
 /* ---- totals ---- */
 
-typedef struct summing {
-    const rsh_plan *p;
-    rsh_plan_totals *t;
-    rshi_rank_bytes *bytes;
-} summing;
-
-static int add_entry(void *ctx, int64_t source, int64_t destination, int64_t bytes) {
-    summing *s = ctx;
-    int64_t from = rshi_plan_ordinal(s->p, source), to = rshi_plan_ordinal(s->p, destination);
-    if (from == to) {
-        s->bytes->kept[to] += bytes;
-        return 0;
-    }
-    s->bytes->sent[from] += bytes;
-    s->bytes->received[to] += bytes;
-    s->t->messages++;
-    if (rshi_plan_node(s->p, source) != rshi_plan_node(s->p, destination)) s->t->bytes_between_nodes += bytes;
-    return 0;
-}
-
-static rsh_status add_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
-    summing s = {.p = p, .t = t, .bytes = bytes};
+/* A plan of one tensor may not need its edges. */
+static rsh_status add_all(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *k, rshi_rank_bytes *bytes) {
+    bool done = false;
+    if (p->n == 1 && rsh_layout_count(p->pair[0].to)) RSH_TRY(rshi_sums_of_pair(p, 0, w, &k->totals, bytes, &done));
+    if (done) return RSH_OK;
     RSH_TRY(rshi_progress_begin(w, RSHI_PASS_SHARES));
     rshi_progress_pass(w, RSHI_PASS_SHARES);
-    return rshi_walk_matrix(p, w, add_entry, &s);
+    return rshi_sum_edges(p, w, &k->totals, bytes, &k->stages);
 }
 
-/* A plan of one tensor may not need its edges. */
-static rsh_status add_all(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
-    bool done = false;
-    if (p->n == 1 && rsh_layout_count(p->pair[0].to)) RSH_TRY(rshi_sums_of_pair(p, 0, w, t, bytes, &done));
-    return done ? RSH_OK : add_edges(p, w, t, bytes);
-}
-
-rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes) {
-    RSH_TRY(add_all(p, w, t, bytes));
+rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *k, rshi_rank_bytes *bytes) {
+    rsh_plan_totals *t = &k->totals;
+    RSH_TRY(add_all(p, w, k, bytes));
     for (int64_t q = 0; q < p->nranks; q++) {
         t->bytes_moved += bytes->sent[q];
         t->bytes_local += bytes->kept[q];
         t->max_send = rshi_max(t->max_send, bytes->sent[q]);
         t->max_recv = rshi_max(t->max_recv, bytes->received[q]);
     }
+    if (p->stages == 1) k->stages.moved[0] = t->bytes_moved, k->stages.between[0] = t->bytes_between_nodes;
     return RSH_OK;
 }
 
-static rsh_status add_stages(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t) {
+static rsh_status add_stages(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *k) {
     rshi_rank_bytes bytes = {0};
     rsh_status st = rshi_rank_bytes_new(p, &bytes);
-    if (!st) st = rshi_totals(p, w, t, &bytes);
+    if (!st) st = rshi_totals(p, w, k, &bytes);
     rshi_rank_bytes_free(&bytes);
     return st;
 }
@@ -115,29 +93,41 @@ static uint64_t work_of_bounds(const rsh_plan *p) {
     return (uint64_t)p->n * units * (uint64_t)p->nranks;
 }
 
-static rsh_status add_up(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *out) {
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
+static rsh_status add_up(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *out) {
+    rshi_kept_totals k = {.totals = RSH_PLAN_TOTALS_INIT};
+    rsh_plan_totals *t = &k.totals;
     RSH_TRY(rshi_plan_check_fits(p));
     for (int64_t i = 0; i < p->n; i++) {
         const rsh_layout *to = rshi_plan_dst(p, i);
-        t.tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
+        t->tensor_bytes += rsh_layout_count(to) * (int64_t)rsh_dtype_size(rsh_layout_dtype(to));
     }
-    RSH_TRY(add_stages(p, w, &t));
-    RSH_TRY(rshi_lower_bound(p, w, &t.lower_bound));
-    RSH_TRY(rshi_lower_bound_between_nodes(p, w, &t.lower_bound_between_nodes));
+    RSH_TRY(add_stages(p, w, &k));
+    RSH_TRY(rshi_lower_bound(p, w, &t->lower_bound));
+    RSH_TRY(rshi_lower_bound_between_nodes(p, w, &t->lower_bound_between_nodes));
     RSH_TRY(rshi_progress_end(w));
-    t.scratch_messages = rshi_message_scratch(p, !t.messages) + p->scratch_bytes;
-    t.scratch_bytes = p->messages ? t.scratch_messages : p->scratch_bytes;
-    *out = t;
+    t->scratch_messages = rshi_message_scratch(p, !t->messages) + p->scratch_bytes;
+    t->scratch_bytes = p->messages ? t->scratch_messages : p->scratch_bytes;
+    *out = k;
     return RSH_OK;
 }
 
 /* Kept for the next who asks, if there is memory; of several who add up at once one keeps them. */
-static void keep_totals(const rsh_plan *p, const rsh_plan_totals *t) {
-    rsh_plan_totals *kept = RSHI_NEW(rsh_plan_totals), *none = NULL;
+static void keep_totals(const rsh_plan *p, const rshi_kept_totals *k) {
+    rshi_kept_totals *kept = RSHI_NEW(rshi_kept_totals), *none = NULL;
     if (!kept) return;
-    *kept = *t;
+    *kept = *k;
     if (!atomic_compare_exchange_strong(&((rsh_plan *)p)->totals, &none, kept)) rshi_free(kept);
+}
+
+rsh_status rshi_plan_all_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *out) {
+    const rshi_kept_totals *known = atomic_load(&((rsh_plan *)p)->totals);
+    if (known) {
+        *out = *known;
+        return RSH_OK;
+    }
+    RSH_TRY(add_up(p, w, out));
+    keep_totals(p, out);
+    return RSH_OK;
 }
 
 rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress, void *ctx, rsh_plan_totals *out) {
@@ -145,13 +135,9 @@ rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress,
     RSH_NEEDS(out);
     RSHI_CHECK_RESULT(out, RSH_PLAN_TOTALS_INIT);
     rshi_progress w = {.fn = progress, .ctx = ctx, .ranks = (uint64_t)p->nranks, .rest = work_of_bounds(p)};
-    const rsh_plan_totals *known = atomic_load(&((rsh_plan *)p)->totals);
-    rsh_plan_totals made = RSH_PLAN_TOTALS_INIT;
-    if (!known) {
-        RSH_TRY(add_up(p, &w, &made));
-        keep_totals(p, &made);
-    }
-    rshi_result_write(known ? known : &made, sizeof made, out);
+    rshi_kept_totals k;
+    RSH_TRY(rshi_plan_all_totals(p, &w, &k));
+    rshi_result_write(&k.totals, sizeof k.totals, out);
     return RSH_OK;
 }
 

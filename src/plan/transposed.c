@@ -28,6 +28,11 @@ typedef struct adjoining {
     int64_t n, room;
     rshi_piece *src; /* owned */
     int64_t src_room;
+    const rshi_piece *mine; /* sends: a destination piece of the rank */
+    rshi_region asked;      /* of it and a source piece */
+    rshi_legs asked_legs;   /* owned */
+    rshi_piece *source;     /* owned: the copies of the source piece that it was made of */
+    int64_t nsources, source_room;
 } adjoining;
 
 /* ---- who took what ---- */
@@ -64,7 +69,7 @@ static rsh_status take_from(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
     adjoining *j = ctx;
     const rsh_layout *to = j->pair->to;
     int64_t rank = rshi_piece_holder(to, j->region.b, holder);
-    RSH_TRY(rshi_route_from_sources(j->w, &j->region, holder, &j->legs));
+    RSH_TRY(rshi_route(j->w, &j->region, holder, RSHI_FROM_SOURCES, &j->legs));
     for (int64_t i = 0; i < j->legs.n; i++) {
         const rshi_leg *leg = &j->legs.leg[i];
         rsh_box box = {{0}, {0}};
@@ -147,7 +152,7 @@ static rshi_piece trimmed(const rshi_piece *b, const rshi_edge *e, int ndim) {
 
 /* One cell: the sum over the ranks that took it; 0 if there are none. */
 static rsh_status give_cell(adjoining *j, rshi_edge *e) {
-    bool avg = rsh_layout_op(j->pair->from) == RSH_OP_AVG && j->pair->reduce, blocks = by_blocks(j->pair);
+    bool blocks = by_blocks(j->pair);
     int ndim = rsh_layout_ndim(j->pair->from);
     RSH_TRY(RSHI_GROW(j->src, j->n + 1, &j->src_room));
     e->nsrc = 0;
@@ -158,7 +163,7 @@ static rsh_status give_cell(adjoining *j, rshi_edge *e) {
     e->with = !blocks ? &j->b : e->nsrc ? j->src : j->own;
     if (!rshi_edge_count(e)) return RSH_OK;
     e->op = e->nsrc == 1 ? RSH_OP_NONE : RSH_OP_SUM;
-    e->divisor = avg && e->nsrc ? j->pair->contributions : 1;
+    e->divisor = e->nsrc ? j->pair->divisor : 1;
     return rshi_walk_give(j->w, e);
 }
 
@@ -174,19 +179,35 @@ static rsh_status walk_cells(adjoining *j, int d, rshi_edge *e) {
     return RSH_OK;
 }
 
+void rshi_transposed_edge(const rshi_pair *pair, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
+                          rshi_edge *e) {
+    *e = (rshi_edge){.tensor = tensor, .src_layout = pair->to, .dst_layout = pair->from, .dst = a, .with = b};
+    e->src_dtype = rsh_layout_dtype(pair->to);
+    e->dst_dtype = rsh_layout_dtype(pair->from);
+    e->wire_size = (int64_t)rsh_dtype_size(e->src_dtype);
+    for (int d = 0; d < rsh_layout_ndim(pair->to); d++) {
+        e->lo[d] = rshi_max(a->set[d].lo, b->set[d].lo);
+        e->hi[d] = rshi_min(rshi_stripe_end(&a->set[d]), rshi_stripe_end(&b->set[d]));
+    }
+}
+
 /* All takings are known: cuts what the pieces have in common into cells. */
 static rsh_status cut_cells(adjoining *j) {
-    rshi_edge e = {.tensor = j->tensor, .src_layout = j->pair->to, .dst_layout = j->pair->from, .dst = j->own};
-    e.src_dtype = rsh_layout_dtype(j->pair->to);
-    e.dst_dtype = rsh_layout_dtype(j->pair->from);
-    e.wire_size = (int64_t)rsh_dtype_size(e.src_dtype);
+    rshi_edge e;
+    rshi_transposed_edge(j->pair, j->tensor, j->own, &j->b, &e);
     return walk_cells(j, 0, &e);
+}
+
+static bool slices_apply(const rshi_pair *pair, const rshi_piece *b) {
+    return rshi_transposes_slices(pair) && rshi_piece_holders(pair->to, b) > 1;
 }
 
 static rsh_status cells_with(void *ctx, const rshi_piece *b) {
     adjoining *j = ctx;
     j->b = *b;
     j->n = 0;
+    if (slices_apply(j->pair, b))
+        return rshi_receive_transposed_slices(j->w, j->tensor, &j->first, j->own, &j->b);
     RSH_TRY(ask_holders(j, b));
     return cut_cells(j);
 }
@@ -216,6 +237,8 @@ static void adjoining_free(adjoining *j) {
     rshi_free(j->take);
     rshi_free(j->legs.leg);
     rshi_free(j->src);
+    rshi_free(j->asked_legs.leg);
+    rshi_free(j->source);
 }
 
 static rsh_status adjoin_rank(adjoining *j, int64_t rank) {
@@ -234,22 +257,104 @@ rsh_status rshi_adjoint_receives(rshi_walk *w, int64_t tensor) {
     return st;
 }
 
+/* ---- out of a rank: sums that it formed for others ---- */
+
+static rsh_status send_sums_to(void *ctx, const rshi_piece *b) {
+    adjoining *j = ctx;
+    if (!slices_apply(j->pair, b)) return RSH_OK;
+    return rshi_send_transposed_sums(j->w, j->tensor, &j->first, j->own, b);
+}
+
+static rsh_status send_sums(adjoining *j) {
+    rshi_piece *list = NULL;
+    int64_t n = 0;
+    rsh_status st = rshi_layout_pieces(j->pair->from, j->w->rank, &list, &n);
+    for (int64_t i = 0; i < n && !st; i++) {
+        set_own(j, &list[i]);
+        st = rshi_layout_search(j->pair->to, list[i].set, send_sums_to, j);
+    }
+    rshi_free(list);
+    return st;
+}
+
 /* ---- out of a rank: the sources of its pieces are asked for the cells that read it ---- */
 
-/* Every holder of `a`, at every partial position. */
-static rsh_status ask_sources(void *ctx, const rshi_piece *a) {
-    adjoining *j = ctx;
-    const rsh_layout *from = j->pair->from;
-    rshi_piece b = j->b, at, own;
-    for (int64_t i = 0, n = rshi_layout_partials(from); i < n; i++) {
-        rshi_piece_at_partial(from, a, i, &at);
-        for (int64_t h = 0, holders = rshi_piece_holders(from, &at); h < holders; h++) {
-            rshi_piece_at_holder(from, &at, h, &own);
-            if (own.rank == j->w->rank) continue;
-            set_own(j, &own);
-            RSH_TRY(cells_with(j, &b));
+/* The cells of one source that read the rank. */
+static rsh_status ask_source(adjoining *j, const rshi_piece *own) {
+    rshi_piece b = j->b;
+    if (own->rank == j->w->rank) return RSH_OK;
+    set_own(j, own);
+    return cells_with(j, &b);
+}
+
+/* Did several ranks take the region from `own`, each as a whole? */
+static bool is_shared(const adjoining *j, const rshi_piece *own) {
+    const rshi_pair *pair = j->pair;
+    int64_t partials = pair->fill_others || pair->keep ? 1 : rshi_layout_partials(pair->to), takers = 0;
+    int64_t holders = rshi_piece_holders(pair->to, &j->b);
+    for (int64_t i = 0; i < partials && partials * holders > 1; i++) {
+        rshi_piece at = *j->mine;
+        if (!pair->keep) rshi_piece_at_partial(pair->to, &j->b, i, &at);
+        for (int64_t h = 0; h < holders && takers < 2; h++) {
+            int64_t rank = rshi_piece_holder(pair->to, &at, h);
+            takers += rshi_region_serves(&j->asked, rank, rshi_layout_position(pair->to, rank), own);
         }
     }
+    return takers > 1;
+}
+
+/* Without a cut the source that served the rank gets the whole region from it. */
+static rsh_status send_region(adjoining *j, const rshi_piece *own) {
+    rshi_edge e;
+    rshi_transposed_edge(j->pair, j->tensor, own, j->mine, &e);
+    e.nsrc = 1, e.src = j->mine, e.divisor = j->pair->divisor;
+    e.op = is_shared(j, own) ? RSH_OP_SUM : RSH_OP_NONE;
+    return rshi_walk_give(j->w, &e);
+}
+
+/* [lo, hi) of the rank's piece came through that holder: calls `ask` for the sources that served it. */
+static rsh_status ask_origin(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
+    adjoining *j = ctx;
+    const rshi_pair *pair = j->pair;
+    const rsh_layout *from = pair->from;
+    int64_t rank = rshi_piece_holder(pair->to, j->asked.b, holder);
+    int64_t i = pair->keep ? rshi_piece_partial(pair->to, j->mine) : 0;
+    int64_t n = pair->keep ? i + 1 : pair->contributions;
+    rshi_piece own;
+    (void)lo, (void)hi;
+    RSH_TRY(rshi_route(j->w, &j->asked, holder, RSHI_FROM_SOURCES, &j->asked_legs));
+    for (int64_t k = 0; k < j->asked_legs.n; k++)
+        for (int64_t p = i; p < n; p++) {
+            rshi_piece_at_partial(from, j->asked.a, p, &own);
+            int64_t serving = rshi_serving_holder(j->w->p, pair, &own, rank, j->asked_legs.leg[k].turn);
+            rshi_piece_at_holder(from, &own, serving, &own);
+            RSH_TRY(RSHI_GROW(j->source, j->nsources + 1, &j->source_room));
+            j->source[j->nsources++] = own;
+        }
+    return RSH_OK;
+}
+
+static int by_rank(const void *a, const void *b) {
+    const rshi_piece *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Source piece `a`: the copies of it that the rank's piece was made of. */
+static rsh_status ask_sources(void *ctx, const rshi_piece *a) {
+    adjoining *j = ctx;
+    const rshi_pair *pair = j->pair;
+    rshi_piece at, first = *a;
+    bool directly = rshi_goes_directly(pair, rshi_piece_holders(pair->to, j->mine)) && !j->w->whole_sends;
+    if (slices_apply(pair, &j->b)) return rshi_send_transposed_terms(j->w, j->tensor, a, &j->b);
+    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
+    rshi_piece_at_partial(pair->to, &j->b, rshi_piece_partial(pair->to, j->mine), &at);
+    rshi_region_init(j->w->p, j->tensor, &first, &at, &j->asked);
+    j->nsources = 0;
+    RSH_TRY(rshi_route_origins(j->w, &j->asked, rshi_piece_holder_index(pair->to, &at, j->w->rank), ask_origin, j));
+    if (j->nsources) qsort(j->source, (size_t)j->nsources, sizeof *j->source, by_rank);
+    for (int64_t i = 0; i < j->nsources; i++)
+        if (!i || j->source[i].rank != j->source[i - 1].rank)
+            RSH_TRY(directly ? send_region(j, &j->source[i]) : ask_source(j, &j->source[i]));
     return RSH_OK;
 }
 
@@ -259,6 +364,7 @@ static rsh_status send_pieces(adjoining *j) {
     rsh_status st = rshi_layout_pieces(j->pair->to, j->w->rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         if (j->pair->fill_others && rshi_piece_partial(j->pair->to, &list[i])) continue;
+        j->mine = &list[i];
         rshi_piece_at_partial(j->pair->to, &list[i], 0, &j->b);
         rshi_piece_at_holder(j->pair->to, &j->b, 0, &j->b);
         st = rshi_layout_search(j->pair->from, list[i].set, ask_sources, j);
@@ -277,6 +383,7 @@ rsh_status rshi_adjoint_sends(rshi_walk *w, int64_t tensor) {
         }
     else
         st = send_pieces(&j);
+    if (!st && rshi_transposes_slices(j.pair)) st = send_sums(&j);
     adjoining_free(&j);
     return st;
 }

@@ -50,6 +50,44 @@ static void rows_to_columns_move_all_but_the_diagonal(void **state) {
     assert_int_equal(t.scratch_bytes, 0);
 }
 
+static rsh_plan *adjoint_of(const char *from, const char *to, int64_t ranks_per_node) {
+    rsh_plan *p = plan(from, to, ranks_per_node), *adjoint;
+    if (rsh_plan_adjoint(p, &adjoint)) fail_msg("%s -> %s: %s", from, to, rsh_error_detail());
+    rsh_plan_free(p);
+    return adjoint;
+}
+
+static void the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does(void **state) {
+    (void)state;
+    for (int64_t ranks_per_node = 0; ranks_per_node <= 4; ranks_per_node += 2) {
+        const char *from = "f32[4096] on x=16 sum(x)", *to = "f32[4096] on x=16";
+        rsh_plan_totals forth = totals(from, to, ranks_per_node), back = RSH_PLAN_TOTALS_INIT;
+        rsh_plan *adjoint = adjoint_of(from, to, ranks_per_node);
+        assert_int_equal(rsh_plan_get_totals(adjoint, &back), RSH_OK);
+        assert_memory_equal(&forth, &back, sizeof back);
+        rsh_plan_free(adjoint);
+    }
+}
+
+/* Transfers of a rank, of 2,048 ranks. */
+static void the_adjoint_of_a_sum_has_few_transfers_in_a_share(void **state) {
+    static const char *const from[] = {"f32[65536] on x=2048 sum(x)", "f32[65536] on dp=2,tp=1024 sum(tp)",
+                                       "f32[65536] on dp=512,tp=4 sum(tp)"};
+    static const char *const to[] = {"f32[65536] on x=2048", "f32[65536] on dp=2,tp=1024", "f32[65536] on dp=512,tp=4"};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int64_t ranks_per_node = 0; ranks_per_node <= 16; ranks_per_node += 16) {
+            rsh_plan *adjoint = adjoint_of(from[i], to[i], ranks_per_node);
+            rsh_share *share;
+            assert_int_equal(rsh_plan_share(adjoint, 5, &share), RSH_OK);
+            assert_true(rsh_plan_nstages(adjoint) > 1);
+            assert_true(share->ncopies + share->nreceives <= 2 * 2048);
+            assert_true(share->nsends <= 2 * 2048);
+            rsh_share_free(share);
+            rsh_plan_free(adjoint);
+        }
+}
+
 static void the_bound_of_an_adjoint_counts_elements_of_the_destination(void **state) {
     (void)state;
     rsh_plan *p = plan("f64[4] on x=2@[1,2] sum(x)", "f32[4]", 0), *adjoint;
@@ -165,7 +203,8 @@ static void no_rank_sends_to_every_node(void **state) {
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2}, /* one node: as ever */
         {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2}, /* everybody sends alike: nothing to gain */
         {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 1}, /* would be passed on at twice the size */
-        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 800, 1},              /* slices of 8 KiB */
+        {"u8[32767] on w=1", "u8[32767] on x=8@1-8", 1, 800, 1},              /* less than two slices of 16 KiB */
+        {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 175, 3},              /* four slices, passed on to 7 ranks */
         {"u8[131072] on w=1", "u8[131072] on x=8@1-8", 1, 100, 3},
         {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150,
          3}, /* too many ranks to compare; slices of 64 KiB for 16 ranks */
@@ -355,6 +394,8 @@ static void buffers_follow_the_fullest_node_of_a_map(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
+        cmocka_unit_test(the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does),
+        cmocka_unit_test(the_adjoint_of_a_sum_has_few_transfers_in_a_share),
         cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
         cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),

@@ -1,9 +1,7 @@
-/* Stage bytes: what each stage of a plan does, in words and bytes. */
+/* Stage words: what each stage of a plan does, in words and bytes. */
 #include "plan/impl.h"
 
 #include <string.h>
-
-/* ---- words ---- */
 
 static const char *words_of_all(const rsh_plan *p, const rshi_pair *pair, int stage) {
     if (stage == 0) return pair->reduce ? "each rank combines its slice" : "each rank takes its slice from the source";
@@ -21,7 +19,7 @@ static const char *words_of_forward(int stage) {
 }
 
 static const char *words_of(const rsh_plan *p, const rshi_pair *pair, int stage) {
-    if (p->adjoint) return "each source takes the sum of what it went into";
+    if (pair->transposed) return "each source takes the sum of what it went into";
     if (pair->by_node && stage == 0) return "the ranks of a node combine their contributions, a slice each";
     stage -= pair->by_node ? 1 : 0;
     if (pair->forward) return words_of_forward(stage);
@@ -36,7 +34,7 @@ static const char *stage_words(const rsh_plan *p, int stage) {
     const char *found = NULL;
     for (int64_t t = 0; t < p->n; t++) {
         const rshi_pair *pair = &p->pair[t];
-        if (!p->adjoint && stage >= rshi_chain_stages(p, pair)) continue;
+        if (stage >= rshi_pair_stages(p, pair)) continue;
         const char *words = words_of(p, pair, stage);
         if (found && strcmp(found, words)) return "what is done differs from tensor to tensor";
         found = words;
@@ -44,51 +42,14 @@ static const char *stage_words(const rsh_plan *p, int stage) {
     return found ? found : "nothing";
 }
 
-/* ---- bytes ---- */
-
-typedef struct counting {
-    const rsh_plan *p;
-    int64_t moved[RSHI_STAGES], between[RSHI_STAGES];
-} counting;
-
-static rsh_status count_edge(void *ctx, const rshi_edge *e) {
-    counting *c = ctx;
-    int64_t bytes = rshi_edge_count(e) * e->wire_size;
-    for (int64_t k = 0; k < e->nsrc; k++) {
-        int64_t rank = rshi_edge_source(e, k);
-        if (rank == e->dst->rank) continue;
-        c->moved[e->stage] += bytes;
-        if (rshi_plan_node(c->p, rank) != rshi_plan_node(c->p, e->dst->rank)) c->between[e->stage] += bytes;
-    }
-    return RSH_OK;
-}
-
-static rsh_status count_stages(counting *c) {
-    rshi_walk walk = {.p = c->p, .take = count_edge, .ctx = c};
-    rsh_plan_totals t = RSH_PLAN_TOTALS_INIT;
-    rsh_status st = RSH_OK;
-    if (c->p->stages == 1) { /* the totals may be known, or quicker */
-        RSH_TRY(rsh_plan_get_totals(c->p, &t));
-        c->moved[0] = t.bytes_moved, c->between[0] = t.bytes_between_nodes;
-        return RSH_OK;
-    }
-    for (int64_t q = 0; q < c->p->nranks && !st; q++) {
-        walk.rank = c->p->rank[q];
-        st = rshi_receive_all(&walk);
-    }
-    rshi_walk_free(&walk);
-    return st;
-}
-
 int rsh_plan_nstages(const rsh_plan *p) { return p ? p->stages : 0; }
 
 rsh_status rsh_plan_each_stage(const rsh_plan *p, rsh_stage_fn fn, void *ctx) {
     RSH_NEEDS(p);
     RSH_NEEDS(fn);
-    counting c = {.p = p};
-    RSH_TRY(rshi_plan_check_fits(p));
-    RSH_TRY(count_stages(&c));
+    rshi_kept_totals k;
+    RSH_TRY(rshi_plan_all_totals(p, NULL, &k));
     for (int s = 0; s < p->stages; s++)
-        if (fn(ctx, s, stage_words(p, s), c.moved[s], c.between[s])) break;
+        if (fn(ctx, s, stage_words(p, s), k.stages.moved[s], k.stages.between[s])) break;
     return RSH_OK;
 }
