@@ -18,7 +18,7 @@ static void make_room(pen *p, int width) {
 }
 
 /* Letters of a legend are smaller than those of labels. */
-static int width_of(const pen *p, const char *text) { return (int)strlen(text) * p->canvas->format->letter * 13 / 16; }
+static int width_of(const pen *p, const char *text) { return (int)strlen(text) * p->canvas->format->letter * 7 / 8; }
 
 static rsh_status put_words(pen *p, const char *text) {
     int step = p->canvas->format->line, width = width_of(p, text);
