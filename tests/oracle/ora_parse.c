@@ -173,7 +173,8 @@ static int axis_number(const reader *r, const ora_layout *l, const char *name) {
 /* partial = op "(" axis { "," axis } ")" */
 static void maybe_partial(reader *r, ora_layout *l) {
     l->npartial = 1;
-    ora_op op = ora_op_of(r->at, word_length(r));
+    size_t n = word_length(r); /* moves r->at past blanks, so it comes first */
+    ora_op op = ora_op_of(r->at, n);
     if (op == ORA_OPS) return;
     char name[32];
     word(r, name);
