@@ -103,6 +103,7 @@ RSHI_INLINE void move_lines(line_fn *line, int64_t ahead, bool apart, size_t lin
 RSHI_INLINE void move_aside(way w, size_t lines) {
     rshi_aside a = *w.aside;
     size_t n = (a.left / RSHI_LINE < lines ? a.left / RSHI_LINE : lines);
+    if (!n) return; /* nothing aside: perhaps no addresses either */
     move_lines(w.past, 0, false, n, a.dst, a.src);
     *w.aside = (rshi_aside){a.dst + n * RSHI_LINE, a.src + n * RSHI_LINE, a.left - n * RSHI_LINE};
 }
@@ -238,6 +239,7 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
 
 /* Advances the destination to the start of a line. */
 static void align_aside(rshi_aside *a) {
+    if (!a->left) return; /* then there may be no addresses */
     size_t head = head_of(a->dst, a->left);
     copy_short(a->dst, a->src, head);
     *a = (rshi_aside){a->dst + head, a->src + head, a->left - head};

@@ -137,9 +137,10 @@ static void mark_stages(rshi_program *g) {
 
 static rshi_slab_rows block_of(const rshi_program *g, const rshi_slab *s) {
     const rshi_task *t = &g->tasks[s->task];
-    const rshi_source *src = &g->sources[t->first_source];
     rshi_slab_rows b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
-    if (!b.rows.rows || t->part > INT32_MAX || src->part > INT32_MAX) return (rshi_slab_rows){0};
+    if (!b.rows.rows || t->part > INT32_MAX) return (rshi_slab_rows){0}; /* fills, which have no source, among them */
+    const rshi_source *src = &g->sources[t->first_source];
+    if (src->part > INT32_MAX) return (rshi_slab_rows){0};
     b.src = (int32_t)src->part;
     b.rows.dst += t->offset + rshi_outer_offset(&t->move, t->move.ds, s->first, s->outer);
     b.rows.src += src->offset + rshi_outer_offset(&t->move, t->move.ss, s->first, s->outer);
@@ -173,9 +174,9 @@ rsh_status rshi_program_finish(rshi_program *g, int64_t writers) {
 static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *base, const char **pointers) {
     const rshi_task *t = &g->tasks[s->task];
     const rshi_move *m = &t->move;
-    const rshi_source *src = g->sources + t->first_source;
     for (int i = 0; i < m->nsrc; i++) {
-        pointers[i] = base[src[i].part] + src[i].offset;
+        const rshi_source *src = &g->sources[t->first_source + i];
+        pointers[i] = base[src->part] + src->offset;
         if (s->first) pointers[i] += rshi_outer_offset(m, m->ss + (int64_t)i * RSHI_MOVE_DIMS, s->first, s->outer);
     }
     char *dst = base[t->part] + t->offset + (s->first ? rshi_outer_offset(m, m->ds, s->first, s->outer) : 0);

@@ -96,8 +96,9 @@ static void a_tensor_alone_has_the_name_of_its_file(void **state) {
 }
 
 static void refuse(const char *path, rsh_status status, const char *words) {
-    rsh_ckpt *c;
+    rsh_ckpt *c = NULL;
     rsh_status st = rsh_ckpt_open(path, NULL, &c);
+    rsh_ckpt_free(c);
     if (st != status || !strstr(rsh_error_detail(), words))
         fail_msg("%d: \"%s\", not %d: \"%s\"", (int)st, st ? rsh_error_detail() : "", (int)status, words);
 }

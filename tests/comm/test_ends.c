@@ -1,6 +1,7 @@
 /* Ends of ranks that are processes: what rsh_run_shm says of them, whatever the program does with its children. */
 #include "ranks.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,7 +11,9 @@
 
 static void reap_all(int signal) {
     (void)signal;
+    int before = errno; /* of what was interrupted */
     while (waitpid(-1, NULL, WNOHANG) > 0) {}
+    errno = before;
 }
 
 static const struct sigaction hidings[] = {

@@ -56,9 +56,10 @@ static int64_t count_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t lo
     bool seen[SPAN] = {false};
     int64_t n = 0;
     assert_int_equal(rshi_stripe_overlap(a, b, lo, hi, &runs), RSH_OK);
-    for (const rshi_run *r = runs.run; r < runs.run + runs.n; r++)
-        for (int64_t j = 0; j < r->count; j++)
-            for (int64_t i = 0; i < r->len; i++, n++) {
+    for (int64_t k = 0; k < runs.n; k++)
+        for (int64_t j = 0; j < runs.run[k].count; j++)
+            for (int64_t i = 0; i < runs.run[k].len; i++, n++) {
+                const rshi_run *r = &runs.run[k];
                 int64_t x = rshi_stripe_at(a, r->ia + j * r->da + i);
                 assert_int_equal(x, rshi_stripe_at(b, r->ib + j * r->db + i));
                 assert_true(x >= lo && x < hi && !seen[x]);
