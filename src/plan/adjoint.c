@@ -1,7 +1,7 @@
 /* Adjoint: plans of the transposed map, and of the way back for gradients.
  *
- * If no element of `from` has replicas, every contribution goes to every rank that wants the result.  Its transpose is a
- * move too: from the layout `to`, whose copies are contributions to a sum, to the layout `from`, whose contributions
+ * If no element of `from` has replicas, every contribution goes to every rank that wants the result.  Its transpose is
+ * a move too: from the layout `to`, whose copies are contributions to a sum, to the layout `from`, whose contributions
  * are copies of the result.  Such a pair is planned like any other, with its chain.  Otherwise the transpose depends on
  * which replica served whom, and transposed.c finds that out. */
 #include "plan/impl.h"

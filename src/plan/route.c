@@ -100,7 +100,8 @@ static rsh_status add_from_sources(const rshi_region *r, int64_t rank, rshi_rang
     }
     for (int64_t i = 0; i < n && n > 1; i++)
         RSH_TRY(add_leg(out, cut_point(r, x, rshi_slice_start(extent, n, i)),
-                        i + 1 < n ? cut_point(r, x, rshi_slice_start(extent, n, i + 1)) : x.hi, 0, RSHI_FROM_SOURCES, turn + i));
+                        i + 1 < n ? cut_point(r, x, rshi_slice_start(extent, n, i + 1)) : x.hi, 0, RSHI_FROM_SOURCES,
+                        turn + i));
     return n > 1 ? RSH_OK : add_leg(out, x.lo, x.hi, 0, RSHI_FROM_SOURCES, turn);
 }
 
