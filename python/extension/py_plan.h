@@ -38,7 +38,7 @@ PyObject *py_plan_total(PyObject *self, void *member);
     X(lower_bound, "The minimum number of bytes that any plan must move.") \
     X(bytes_local, "Bytes that are copied within a rank.") \
     X(bytes_between_nodes, "Bytes that move between nodes.") \
-    X(lower_bound_between_nodes, "The minimum number of bytes that any plan must move between nodes.") \
+    X(lower_bound_between_nodes, "The fewest bytes that any plan must move between nodes.") \
     X(max_send, "The maximum number of bytes that one rank sends.") \
     X(max_recv, "The maximum number of bytes that one rank receives.") \
     X(messages, "The number of pairs of different ranks that exchange data.") \

@@ -106,7 +106,8 @@ rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tensor_props
     rshi_outline o;
     rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
     RSH_REQUIRE(out, RSH_EVALUE, "rsh_torch_from_tensor: out is NULL");
-    RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE, "rsh_torch_from_tensor: the local tensor must be contiguous; pass a dense copy");
+    RSH_REQUIRE(!local || rsh_tensor_dense(local), RSH_EVALUE,
+                "rsh_torch_from_tensor: the local tensor must be contiguous; pass a dense copy");
     if (local) p = rsh_tensor_get_props(local);
     if (props) p = *props;
     RSH_TRY(rshi_outline_make(spec, ndim, size, &p, group, &o));

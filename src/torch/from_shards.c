@@ -145,7 +145,8 @@ static rsh_status stack_shards(const rsh_objects *o, whole *w) {
         memset(w->shards[i].offsets, 0, sizeof w->shards[i].offsets);
         w->shards[i].offsets[0] = w->size[0];
         RSH_REQUIRE(w->shards[i].ndim == w->ndim && rshi_add(w->size[0], w->shards[i].sizes[0], &w->size[0]),
-                    RSH_EVALUE, "the shard of rank %lld does not match the others in its number of dims or its size", (long long)i);
+                    RSH_EVALUE, "the shard of rank %lld does not match the others in its number of dims or its size",
+                    (long long)i);
     }
     return check_given_size(account_of(o, 0), w);
 }

@@ -23,7 +23,8 @@ rsh_status rshi_props_check(const rsh_tensor_props *p) {
 rsh_status rshi_placements_check(const rsh_tensor_meta *m, const rsh_comm *comm) {
     for (int64_t i = 0; i < m->nshards; i++) {
         const rsh_shard_meta *s = &m->shards[i];
-        RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement; give it a rank of the group", (long long)i);
+        RSH_REQUIRE(s->has_placement, RSH_EVALUE, "shard %lld has no placement; give it a rank of the group",
+                    (long long)i);
         RSH_TRY(rsh_remote_device_check(&s->placement, comm->size));
         if (s->placement.device.type == RSH_DEVICE_CPU) continue;
         char text[RSH_REMOTE_DEVICE_TEXT];

@@ -12,7 +12,8 @@ static rsh_status sort_by_rank(const rsh_tensor_meta *m, int W, rsh_shard_meta *
         const rsh_shard_meta *s = &m->shards[c];
         RSH_TRY(rsh_remote_device_check(&s->placement, W));
         int rank = s->placement.rank;
-        RSH_REQUIRE(by_rank[rank].ndim < 0, RSH_EVALUE, "rank %d owns more than one chunk; each rank must own exactly one", rank);
+        RSH_REQUIRE(by_rank[rank].ndim < 0, RSH_EVALUE,
+                    "rank %d owns more than one chunk; each rank must own exactly one", rank);
         by_rank[rank] = *s;
         if (ranks) ranks[c] = rank;
     }

@@ -29,7 +29,8 @@ typedef struct cutting {
 static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out) {
     RSH_REQUIRE(c->tensor && c->spec && out, RSH_EVALUE, "%s: tensor, spec and out must not be NULL",
                 c->name);
-    RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE, "shard_tensor: the tensor must be contiguous; pass a dense copy");
+    RSH_REQUIRE(rsh_tensor_dense(c->tensor), RSH_EVALUE,
+                "shard_tensor: the tensor must be contiguous; pass a dense copy");
     RSH_REQUIRE(c->src_rank >= 0 && c->src_rank < c->comm->size, RSH_ERUNTIME,
                 "source rank %d is out of range; the group has ranks 0 to %d",
                 c->src_rank, c->comm->size - 1);
