@@ -13,8 +13,7 @@ typedef struct curve {
     double kept;        /* bytes for backward */
 } curve;
 
-/* Geometry of the two panels, in pixels. */
-enum { WIDE = 420, HIGH = 240, LEFT = 60, TOP = 50, SECOND = 560 };
+enum { WIDE = 420, HIGH = 240, LEFT = 60, TOP = 50, SECOND = 560 }; /* pixels */
 
 static inline const char *colour(int k) {
     static const char *const list[] = {"#1b1b1b", "#d1495b", "#edae49", "#00798c", "#66a182"};

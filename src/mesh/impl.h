@@ -35,7 +35,7 @@ struct rsh_mesh {
     int64_t position;                 /* of this rank, row-major; -1: not in the mesh */
     int64_t coordinate[RSH_MAX_AXES]; /* position in each dim */
     rsh_comm *comm;                   /* NULL: this rank is not in the mesh */
-    rsh_comm *line[RSH_MAX_AXES];     /* for each dim: ranks that differ in its coordinate only */
+    rsh_comm *line[RSH_MAX_AXES];     /* for each dim: the ranks that differ in it only */
     bool owns_comm, owns_line[RSH_MAX_AXES];
     rshi_mesh_notes notes;
     rshi_known *known;   /* owned, RSHI_KNOWN entries: cache of recent layouts; NULL: empty */

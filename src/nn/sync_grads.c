@@ -123,9 +123,9 @@ static rsh_status compare_ranks(rsh_group *group, const listing *l) {
     int other = 0;
     NN_TRY(rshn_ranks_compare(rsh_group_comm(group), RSH_OK, &l->shapes, sizeof l->shapes, &other));
     if (!other) return RSH_OK;
-    return rshn_fail(RSH_EVALUE,
-                     "rsh_module_sync_grads: the parameters that require gradients on rank %d differ from those on rank 0",
-                     other);
+    return rshn_fail(
+        RSH_EVALUE,
+        "rsh_module_sync_grads: the parameters that require gradients on rank %d differ from those on rank 0", other);
 }
 
 /* ---- lines ---- */

@@ -40,8 +40,8 @@ static rsh_status check_linear(const rshi_pair *pair) {
 
 static bool is_a_move(const rshi_pair *pair) {
     if (pair->fill_others || rshi_layout_has_replicas(pair->from)) return false;
-    if (!rshi_layout_has_replicas(pair->to)) return true;
-    return !pair->keep && rshi_layout_has_groups(pair->to) && rsh_layout_dtype(pair->to) != RSH_BOOL;
+    if (rsh_layout_dtype(pair->to) == RSH_BOOL && !pair->keep) return false; /* it has no sums */
+    return !rshi_layout_has_replicas(pair->to) || (!pair->keep && rshi_layout_has_groups(pair->to));
 }
 
 /* A pair that keeps its contributions goes back as it came. */

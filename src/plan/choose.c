@@ -190,7 +190,7 @@ static bool choose_as_before(const rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
     for (int64_t i = t - 1; i >= 0 && i >= t - 1024; i--) {
         const rshi_pair *other = &p->pair[i];
-        if (!rsh_layout_equal(pair->from, other->from) || !rsh_layout_equal(pair->to, other->to)) continue;
+        if (!rsh_layout_equal(pair->src, other->src) || !rsh_layout_equal(pair->dst, other->dst)) continue;
         pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
         return true;
     }

@@ -164,8 +164,8 @@ static uint64_t hash_number(uint64_t h, int64_t x) { return rshi_hash(&x, sizeof
 void rshi_plan_take_fingerprint(rsh_plan *p) {
     uint64_t h = hash_number(RSHI_PLAN_VERSION, p->n);
     for (int64_t t = 0; t < p->n; t++) {
-        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].from));
-        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].to));
+        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].src));
+        h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].dst));
     }
     if (p->node_of) h = rshi_hash(p->node_of, (size_t)p->nnode_of * sizeof *p->node_of, h);
     h = hash_number(h, p->ranks_per_node);

@@ -211,7 +211,8 @@ static void a_pack_hook_that_fails_fails_the_op(void **state) {
     k = (keeper){.fail_pack_silently = true};
     FAILS(RSH_EIO, "the pack hook failed for a tensor that mul saved", small_mul(v[0], v[0], &v[1]));
     k = (keeper){.change = true};
-    FAILS(RSH_ERUNTIME, "must not change a tensor in place, but it changed one that mul saved", small_mul(v[0], v[0], &v[1]));
+    FAILS(RSH_ERUNTIME, "must not change a tensor in place, but it changed one that mul saved",
+          small_mul(v[0], v[0], &v[1]));
     assert_int_equal(k.released, 1);
     assert_null(v[1]);
     OK(rsh_saved_hooks_pop());

@@ -50,7 +50,8 @@ static void shapes_that_do_not_match_are_refused(void **state) {
     refused(rsh_nn_masked_fill(F(2, 3), MASK(2, 2), 0, out()), RSH_EVALUE, "masked_fill");
     refused(rsh_nn_matmul(F(2, 3), F(4, 5), out()), RSH_EVALUE, "3 columns on the left, 4 rows on the right");
     refused(rsh_nn_matmul(F(2, 2, 3), F(3, 3, 4), out()), RSH_EVALUE, "matmul");
-    refused(rsh_nn_matmul(keep(number_value(RSH_F32, 1)), F(3), out()), RSH_EVALUE, "matmul: operands must have at least 1 dim");
+    refused(rsh_nn_matmul(keep(number_value(RSH_F32, 1)), F(3), out()), RSH_EVALUE,
+            "matmul: operands must have at least 1 dim");
     refused(rsh_nn_bmm(F(2, 3, 4), F(3, 4, 5), out()), RSH_EVALUE, "bmm");
     refused(rsh_nn_bmm(F(3, 4), F(4, 5), out()), RSH_EVALUE, "bmm");
     refused(rsh_nn_linear(F(2, 3), F(4, 5), NULL, out()), RSH_EVALUE, "linear");
@@ -98,13 +99,16 @@ static void dims_and_indices_out_of_range_are_refused(void **state) {
     refused(rsh_nn_stack(1, (rsh_value *[]){F(2, 3)}, 3, out()), RSH_EINDEX, "stack");
     refused(rsh_nn_split(F(2, 3), 1, 2, 2, out()), RSH_EINDEX, "split");
     refused(rsh_nn_chunk(F(2, 3), 2, 2, &(int){0}, out()), RSH_EINDEX, "chunk");
-    refused(rsh_nn_index_select(F(2, 3), 0, I(3, 3), out()), RSH_EINDEX, "index_select: index 2 is out of range, there are 2 rows");
+    refused(rsh_nn_index_select(F(2, 3), 0, I(3, 3), out()), RSH_EINDEX,
+            "index_select: index 2 is out of range, there are 2 rows");
     refused(rsh_nn_index_select(F(2, 3), 2, I(2, 3), out()), RSH_EINDEX, "index_select");
     refused(rsh_nn_embedding(I(7, 7), F(6, 3), -1, out()), RSH_EINDEX, "embedding");
     refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "got 6 of 6 rows");
-    refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX, "target 2 is out of range, there are 2 classes");
+    refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX,
+            "target 2 is out of range, there are 2 classes");
     rsh_cross_entropy_opts other = {sizeof other, .ignore = true, .ignore_index = 1};
-    refused(rsh_nn_cross_entropy(F(3, 2), I(5, 3), &other, out()), RSH_EINDEX, "target 3 is out of range, there are 2 classes");
+    refused(rsh_nn_cross_entropy(F(3, 2), I(5, 3), &other, out()), RSH_EINDEX,
+            "target 3 is out of range, there are 2 classes");
 }
 
 static void dtypes_that_do_not_go_are_refused(void **state) {

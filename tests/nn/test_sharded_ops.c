@@ -352,7 +352,8 @@ static rsh_status refusals(void *ctx) {
     TRY(cut_value(cube, 1, 0, &wide));
     REFUSED(RSH_EUNSUP, rsh_nn_chunk(rows, 3, 0, &n, out), "chunk");
     REFUSED(RSH_EUNSUP, rsh_nn_narrow(rows, 0, 1, 3, &y), "narrow of sharded tensors: dim 0 must not be cut");
-    REFUSED(RSH_EUNSUP, rsh_nn_cat(2, (rsh_value *[]){rows, rows}, 0, &y), "cat of sharded tensors: dim 0 must not be cut");
+    REFUSED(RSH_EUNSUP, rsh_nn_cat(2, (rsh_value *[]){rows, rows}, 0, &y),
+            "cat of sharded tensors: dim 0 must not be cut");
     REFUSED(RSH_EUNSUP, rsh_nn_add(rows, columns, &y), "add");
     REFUSED(RSH_EUNSUP, rsh_nn_add(rows, turned, &y), "ranks");
     REFUSED(RSH_EVALUE, rsh_nn_add(rows, w, &y), "plain");

@@ -69,6 +69,22 @@ static void the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does(void **s
     }
 }
 
+static void adjoints_of_sums_and_averages_have_different_fingerprints(void **state) {
+    (void)state;
+    rsh_plan *sum = adjoint_of("f32[64] on x=4 sum(x)", "f32[64/x] on x=4", 0);
+    rsh_plan *avg = adjoint_of("f32[64] on x=4 avg(x)", "f32[64/x] on x=4", 0);
+    assert_true(rsh_plan_fingerprint(sum) != rsh_plan_fingerprint(avg));
+    rsh_plan_free(sum);
+    rsh_plan_free(avg);
+}
+
+/* bool has no sums; an axis of size 1 needs none. */
+static void a_copy_of_bool_has_an_adjoint(void **state) {
+    (void)state;
+    rsh_plan_free(adjoint_of("bool[4] on x=1", "bool[4] on x=1", 0));
+    rsh_plan_free(adjoint_of("bool[4/y] on y=2", "bool[4/y] on x=1,y=2", 0));
+}
+
 /* Transfers of a rank, of 2,048 ranks. */
 static void the_adjoint_of_a_sum_has_few_transfers_in_a_share(void **state) {
     static const char *const from[] = {"f32[65536] on x=2048 sum(x)", "f32[65536] on dp=2,tp=1024 sum(tp)",
@@ -396,6 +412,8 @@ int main(void) {
         cmocka_unit_test(rows_to_columns_move_all_but_the_diagonal),
         cmocka_unit_test(the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does),
         cmocka_unit_test(the_adjoint_of_a_sum_has_few_transfers_in_a_share),
+        cmocka_unit_test(adjoints_of_sums_and_averages_have_different_fingerprints),
+        cmocka_unit_test(a_copy_of_bool_has_an_adjoint),
         cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
         cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),
