@@ -61,7 +61,7 @@ def main(folder):
         with open(page, encoding="utf-8") as file:
             text = file.read()
         wrong = run(os.path.join(folder, "rows.py"), rows, "echo", "nothing that is known", stderr=subprocess.PIPE, text=True)
-        assert wrong.returncode == 1 and "no line of echo" in wrong.stderr, wrong
+        assert wrong.returncode == 1 and "no line of the output of echo" in wrong.stderr, wrong
         assert run(os.path.join(folder, "rows.py"), rows, "sh", "-c", "exit 3").returncode == 3
     bars = sum(len(widths(text, name, kind)) for name in TABLES for kind in ("ours", "peer"))
     assert bars == sum(TABLES.values()) + 1, bars

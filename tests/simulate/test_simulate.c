@@ -142,7 +142,7 @@ static void machines_that_are_none_are_refused(void **state) {
     refuse(m, 0, "finite");
     m = machine();
     m.nic = -1;
-    refuse(m, 0, "negative");
+    refuse(m, 0, "at least 0");
     m.nic = 0;
     refuse(m, 2, "2 nodes");
 }
