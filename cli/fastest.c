@@ -148,7 +148,8 @@ const char *fastest_name(const fastest *f) { return f->loop->name; }
 static void choose_loop(fastest *f) {
     double least = INFINITY;
     const struct pass_loop *best = &loops[0];
-    int64_t batch = 1 + (int64_t)(1e6 / fastest_bytes(f));
+    double bytes = fastest_bytes(f); /* 0 if the tensor has no elements */
+    int64_t batch = 1 + (int64_t)(1e6 / (bytes < 1 ? 1 : bytes));
     for (int i = 0; i < LOOPS * TRIES; i++) {
         f->loop = &loops[i % LOOPS];
         if (!f->loop->is_there() || (f->n > 1 && !f->loop->sums)) continue;
