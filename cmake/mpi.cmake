@@ -3,7 +3,7 @@
 #
 # RESHARD_MPICC is an MPI's compiler wrapper; what it adds to a command line is asked of it (-show: Open MPI, MPICH and their kin).
 
-set(RESHARD_MPI AUTO CACHE STRING "Build libreshard-mpi: ON, OFF, or AUTO: where there is an MPI")
+set(RESHARD_MPI AUTO CACHE STRING "Build libreshard-mpi: ON, OFF, or AUTO: if there is an MPI")
 set_property(CACHE RESHARD_MPI PROPERTY STRINGS AUTO ON OFF)
 find_program(RESHARD_MPICC NAMES mpicc.openmpi mpicc DOC "An MPI's compiler wrapper")
 find_program(RESHARD_MPICH_MPICC NAMES mpicc.mpich DOC "MPICH's compiler wrapper, if it is another")
@@ -28,27 +28,41 @@ function(reshard_mpi_flags name wrapper)
   set(${name}_FLAGS "${compile}" PARENT_SCOPE)
 endfunction()
 
+# The family of a wrapper's MPI: openmpi, or mpich for all that have MPICH's ABI.  Empty if the wrapper finds no <mpi.h>:
+# distributions package the wrapper and the header apart.
+function(reshard_mpi_family wrapper out)
+  execute_process(COMMAND ${wrapper} -E -dM -x c -include mpi.h /dev/null OUTPUT_VARIABLE macros ERROR_QUIET RESULT_VARIABLE failed)
+  set(${out} mpich PARENT_SCOPE)
+  if(failed)
+    message(STATUS "${wrapper} does not find mpi.h: no engine for this MPI (Debian: install libopenmpi-dev or libmpich-dev)")
+    set(${out} "" PARENT_SCOPE)
+  elseif(macros MATCHES "#define OPEN_MPI ")
+    set(${out} openmpi PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The wrappers whose MPI can be used: `mpi_family` and `mpich_family` are empty for others.
+set(mpi_family)
+set(mpich_family)
+if(RESHARD_MPICC)
+  reshard_mpi_family(${RESHARD_MPICC} mpi_family)
+endif()
+if(RESHARD_MPICH_MPICC)
+  reshard_mpi_family(${RESHARD_MPICH_MPICC} mpich_family)
+endif()
+if(mpich_family AND NOT mpi_family)
+  set(RESHARD_MPICC ${RESHARD_MPICH_MPICC})
+  set(mpi_family ${mpich_family})
+endif()
 set(mpi_wanted ${RESHARD_MPI})
 if(RESHARD_MPI STREQUAL "AUTO")
   set(mpi_wanted OFF)
-  if(PROJECT_IS_TOP_LEVEL AND RESHARD_MPICC AND NOT RESHARD_SANITIZE) # an MPI leaks and races on its own account
+  if(PROJECT_IS_TOP_LEVEL AND mpi_family AND NOT RESHARD_SANITIZE) # an MPI leaks and races on its own account
     set(mpi_wanted ON)
   endif()
-elseif(RESHARD_MPI AND NOT RESHARD_MPICC)
-  message(FATAL_ERROR "RESHARD_MPI is ON, but there is no MPI's compiler wrapper: set RESHARD_MPICC")
+elseif(RESHARD_MPI AND NOT mpi_family)
+  message(FATAL_ERROR "RESHARD_MPI is ON, but no MPI's compiler wrapper finds mpi.h: set RESHARD_MPICC")
 endif()
-
-# The family of a wrapper's MPI: openmpi, or mpich for all that have MPICH's ABI.
-function(reshard_mpi_family wrapper out)
-  execute_process(COMMAND ${wrapper} -E -dM -x c -include mpi.h /dev/null OUTPUT_VARIABLE macros ERROR_QUIET RESULT_VARIABLE failed)
-  if(failed)
-    message(FATAL_ERROR "${wrapper} cannot compile a file that includes <mpi.h>")
-  elseif(macros MATCHES "#define OPEN_MPI ")
-    set(${out} openmpi PARENT_SCOPE)
-  else()
-    set(${out} mpich PARENT_SCOPE)
-  endif()
-endfunction()
 
 # The engine for one MPI; `flags` is the interface library of its wrapper.
 function(reshard_mpi_engine family flags)
@@ -71,10 +85,9 @@ if(mpi_wanted)
   target_link_libraries(reshard-mpi PUBLIC reshard PRIVATE reshard-flags ${CMAKE_DL_LIBS})
 
   reshard_mpi_flags(reshard-mpi-flags ${RESHARD_MPICC})
-  reshard_mpi_family(${RESHARD_MPICC} family)
-  reshard_mpi_engine(${family} reshard-mpi-flags)
+  reshard_mpi_engine(${mpi_family} reshard-mpi-flags)
   set(other_mpi OFF)
-  if(RESHARD_MPICH_MPICC AND NOT family STREQUAL "mpich")
+  if(mpich_family AND NOT mpi_family STREQUAL "mpich")
     set(other_mpi ON)
     reshard_mpi_flags(reshard-mpich-flags ${RESHARD_MPICH_MPICC})
     reshard_mpi_engine(mpich reshard-mpich-flags)

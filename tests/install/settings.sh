@@ -1,5 +1,6 @@
 #!/bin/sh
-# Settings: `make` asks for tests in `make test` alone, whatever was asked before; a parent project keeps its build type and warnings.
+# Settings: `make` asks for tests in `make test` alone, whatever was asked before; a parent project keeps its build type and warnings;
+# an MPI whose headers are not installed is left out.
 #
 #   settings.sh [CC]
 set -eu
@@ -24,3 +25,15 @@ CFLAGS='' cmake -S "$scratch" -B "$scratch/build" -DCMAKE_C_COMPILER="$cc" -DCMA
 grep -q 'CMAKE_BUILD_TYPE:[A-Z]*=.' "$scratch/build/CMakeCache.txt" && fail "a build type is put into the parent's cache"
 grep -q -- '-W' "$scratch/build/compile_commands.json" && fail "warnings are switched on in a parent project"
 grep -q 'layout/parse.c' "$scratch/build/compile_commands.json" || fail "the library is no part of the parent's build"
+
+# Packages that need an MPI to run install its compiler wrapper, but not mpi.h.
+printf '%s\n' '#!/bin/sh' 'case $1 in -show) echo "cc -L/nowhere -lmpi" ;; *) exit 1 ;; esac' > "$scratch/mpicc"
+chmod +x "$scratch/mpicc"
+without_header() {
+    CFLAGS='' cmake -S "$root" -B "$scratch/no-header" -DCMAKE_C_COMPILER="$cc" -DRESHARD_TESTS=OFF -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+        -DRESHARD_MPICC="$scratch/mpicc" -DRESHARD_MPICH_MPICC="$scratch/mpicc" "$@" > "$scratch/log" 2>&1
+}
+without_header || { cat "$scratch/log"; fail "a wrapper without mpi.h stops the build"; }
+grep -q 'does not find mpi.h' "$scratch/log" || fail "nobody says that mpi.h is missing"
+grep -q 'src/mpi/' "$scratch/no-header/compile_commands.json" && fail "an engine is built without mpi.h"
+! without_header -DRESHARD_MPI=ON || fail "RESHARD_MPI=ON is accepted without mpi.h"
