@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define MOST_REPEATS 1000000 /* guards against a mistyped number */
+
 enum { ENGINE = 256, REPEAT, JSON };
 
 typedef struct bench {
@@ -40,7 +42,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         b->engine = word;
         return 0;
     case REPEAT:
-        if (!parse_count(word, 1, &b->repeat)) argp_error(state, "--repeat must be at least 1, got '%s'", word);
+        if (!parse_count(word, 1, &b->repeat) || b->repeat > MOST_REPEATS)
+            argp_error(state, "--repeat must be from 1 to %d, got '%s'", MOST_REPEATS, word);
         return 0;
     case JSON: b->json = true; return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -41,6 +41,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     launch *l = state->input;
     switch (key) {
     case 'n':
+        if (!strcmp(word, "p")) argp_error(state, "unknown option '-np'; use -n N");
         if (!parse_count(word, 1, &l->n) || l->n > MOST_RANKS)
             argp_error(state, "-n must be from 1 to %d, got '%s'", MOST_RANKS, word);
         return 0;
@@ -82,6 +83,13 @@ static void give_stdin(int64_t rank) {
     close(nothing);
 }
 
+static const char *exec_advice(const char *program, int error) {
+    if (error == EACCES) return "; check that it is a program and that you may execute it";
+    if (error == ENOENT && !strchr(program, '/') && !access(program, F_OK))
+        return " in PATH; write ./ before the name of a program of this folder";
+    return "";
+}
+
 static _Noreturn void exec_rank(const launch *l, int64_t rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the launcher dies, this process is killed */
     if (getppid() != l->self) _exit(FAILED);
@@ -93,8 +101,7 @@ static _Noreturn void exec_rank(const launch *l, int64_t rank) {
     execvp(l->program[0], l->program);
     int error = errno;
     if (!atomic_exchange(l->unfound, true))
-        fail("%s: %s%s", l->program[0], strerror(error),
-             error == EACCES ? "; check that it is a program and that you may execute it" : "");
+        fail("%s: %s%s", l->program[0], strerror(error), exec_advice(l->program[0], error));
     _exit(error == ENOENT ? NOT_FOUND : NOT_RUNNABLE);
 }
 

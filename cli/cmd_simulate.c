@@ -50,9 +50,9 @@ static bool parse_number(const char *text, bool zero, double unit, double *out) 
     return true;
 }
 
-static void parse_rate(struct argp_state *state, const char *word, double *out) {
+static void parse_rate(struct argp_state *state, const char *option, const char *word, double *out) {
     if (!parse_number(word, false, 1e9, out))
-        argp_error(state, "expected a rate in GB/s above 0, such as 12.5, got '%s'", word);
+        argp_error(state, "%s: expected a rate in GB/s above 0, such as 12.5, got '%s'", option, word);
 }
 
 static void store_layout(simulating *s, const char *word, struct argp_state *state) {
@@ -78,9 +78,9 @@ static error_t parse(int key, char *word, struct argp_state *state) {
     case BY_NODE: s->by_node = true; return 0;
     case CALIBRATE: s->calibrate = true; return 0;
     case MACHINE: s->file = word; return 0;
-    case MEM: parse_rate(state, word, &s->mem); return 0;
-    case CORE: parse_rate(state, word, &s->core); return 0;
-    case NIC: parse_rate(state, word, &s->nic); return 0;
+    case MEM: parse_rate(state, "--mem", word, &s->mem); return 0;
+    case CORE: parse_rate(state, "--core", word, &s->core); return 0;
+    case NIC: parse_rate(state, "--nic", word, &s->nic); return 0;
     case LATENCY:
         if (!parse_number(word, true, 1e-6, &s->latency))
             argp_error(state, "--latency: expected microseconds, got '%s'", word);

@@ -73,8 +73,19 @@ static const char *nearest_verb(const char *word) {
     return best;
 }
 
+/* The verb for a word that other tools use; NULL if there is none. */
+static const char *verb_of_other_tools(const char *word) {
+    static const char *const words[][2] = {{"draw", "explain --svg=FILE"}, {"plot", "explain --svg=FILE"},
+                                           {"plan", "explain"},            {"ls", "inspect"},
+                                           {"list", "inspect"},            {"diff", "verify"},
+                                           {"compare", "verify"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i][0])) return words[i][1];
+    return NULL;
+}
+
 static int report_unknown(const char *word) {
-    const char *guess = nearest_verb(word);
+    const char *other = verb_of_other_tools(word), *guess = other ? other : nearest_verb(word);
     if (isalpha((unsigned char)*word) && strchr(word, '['))
         fail("expected a verb, got a layout '%s'; try 'reshard explain FROM TO'", word);
     else if (*word == '-')

@@ -13,3 +13,8 @@ reshard run -n 1000000 true; echo "exit $?"
 # What is there and cannot be run, as a shell says it.
 mkdir folder
 reshard run -n 2 -- ./folder; echo "exit $?"
+# A program of the current folder is found with ./ only.
+printf '#!/bin/sh\necho runs\n' > program_of_this_folder
+chmod +x program_of_this_folder
+reshard run -n 2 program_of_this_folder; echo "exit $?"
+reshard run -n 1 ./program_of_this_folder; echo "exit $?"
