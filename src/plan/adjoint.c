@@ -24,7 +24,8 @@ static bool differentiable_dtype(rsh_dtype t) {
            t == RSH_C64 || t == RSH_C128;
 }
 
-/* Copies, sum and avg are linear maps; conversion is one between floats. */
+/* Copies, sum and avg are linear maps; so are conversions between floats.  The transpose adds up copies, and bool has
+ * no sums. */
 static rsh_status check_linear(const rshi_pair *pair) {
     rsh_op a = rsh_layout_op(pair->src), b = rsh_layout_op(pair->dst), op = a ? a : b;
     rsh_dtype f = rsh_layout_dtype(pair->src), t = rsh_layout_dtype(pair->dst);
@@ -33,6 +34,8 @@ static rsh_status check_linear(const rshi_pair *pair) {
     RSH_REQUIRE(f == t || (differentiable_dtype(f) && differentiable_dtype(t)), RSH_EUNSUP,
                 "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f),
                 rsh_dtype_name(t));
+    RSH_REQUIRE(f != RSH_BOOL || !rshi_layout_has_replicas(pair->to), RSH_EUNSUP,
+                "bool has no sums, so a copy of it to several ranks has no transpose: use u8");
     return rsh_dtype_check_convert(t, f);
 }
 

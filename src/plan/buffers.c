@@ -121,7 +121,9 @@ static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
 
 rsh_status rshi_plan_size_buffers(rsh_plan *p) {
     need n = {.send = 1, .recv = 1, .contributions = 1, .most = has_crowd(p) ? CROWD_BYTES : BUFFER_BYTES};
-    RSH_TRY(rshi_plan_most_scratch(p, &p->scratch_bytes));
+    for (int64_t t = 0; t < p->n; t++)
+        if (p->pair[t].scratch_bytes && !p->pair[t].transposed)
+            p->scratch_bytes = rshi_scratch_start(p->scratch_bytes) + p->pair[t].scratch_bytes;
     RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
                 "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: combine in order",
                 (long long)p->scratch_bytes, (long long)p->ceiling);

@@ -116,17 +116,11 @@ static rsh_status read_by_node(cutting *c, int64_t own) {
     return RSH_OK;
 }
 
-/* One node's contributions are read in order by the ranks of that node: the bits are the same.  So they are where a
- * single result would merely be converted and that is not what a reduction ends with: too large for f8e4m3. */
-static bool reads_in_order(const rshi_region *r, int64_t rank, const rshi_node_groups *g) {
-    if (!g->combined) return true;
-    return g->n == 1 && (g->group->node == rshi_plan_node(r->p, rank) || rsh_layout_dtype(r->pair->to) == RSH_F8E4M3);
-}
-
 rsh_status rshi_by_node_edges(rshi_walk *w, const rshi_region *r, const rshi_edge *whole, int64_t turn) {
     cutting c = {.w = w, .r = r, .e = *whole};
     int64_t rank = whole->dst->rank, replica = rshi_replica(r->p, r->pair, r->a, rank, turn), own = -1;
     if (lists_own_only(w) && (own = own_position(w, r, replica)) < 0) return RSH_OK;
     RSH_TRY(rshi_walk_groups(w, r->tensor, r->a, replica, &c.groups));
-    return reads_in_order(r, rank, c.groups) ? read_in_order(w, r, whole, replica, own) : read_by_node(&c, own);
+    if (rshi_reads_in_order(r->p, r->pair, c.groups, rank)) return read_in_order(w, r, whole, replica, own);
+    return read_by_node(&c, own);
 }

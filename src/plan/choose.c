@@ -192,14 +192,26 @@ static bool choose_as_before(const rsh_plan *p, int64_t t) {
         const rshi_pair *other = &p->pair[i];
         if (!rsh_layout_equal(pair->src, other->src) || !rsh_layout_equal(pair->dst, other->dst)) continue;
         pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
+        pair->by_node = other->by_node, pair->scratch_bytes = other->scratch_bytes;
         return true;
     }
     return false;
 }
 
+/* Sums whose node results no destination would read are not made by node.  There is one chain for sums by node. */
+static rsh_status settle_by_node(rsh_plan *p, int64_t t) {
+    rshi_pair *pair = &p->pair[t];
+    proposals x = propose_chains(p, pair);
+    set_chain(pair, &x.list[0]);
+    RSH_TRY(rshi_pair_most_scratch(p, t, &pair->scratch_bytes));
+    pair->by_node = pair->scratch_bytes > 0;
+    return RSH_OK;
+}
+
 static rsh_status choose_chain(counting *w, rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
     if (choose_as_before(p, t)) return RSH_OK;
+    if (pair->by_node) RSH_TRY(settle_by_node(p, t));
     proposals x = propose_chains(p, pair);
     set_chain(pair, &x.list[0]);
     if (x.n == 1) return RSH_OK;

@@ -8,7 +8,7 @@
 #include "plan/passes.h"
 
 #define RSHI_PLAN_VERSION                                                                          \
-    10 /* part of every fingerprint: raise it when the same input gives other edges */
+    11 /* part of every fingerprint: raise it when the same input gives other edges */
 
 /* The layouts that a tensor passes through on its way: `to` with replicas removed.  Where several
  * ranks hold the same piece of `to`, each first gets only a slice of it. */
@@ -31,6 +31,7 @@ typedef struct rshi_pair {
     int64_t divisor;       /* of what the sources give, for averages; 1: none */
     int64_t wire_size;     /* bytes of an element on its way from the sources */
     bool by_node;          /* nodes combine their contributions before they exchange anything */
+    int64_t scratch_bytes; /* by_node: the most that a rank needs for it */
     bool irregular;        /* see rshi_layout_irregular(from) */
     bool odd;              /* see rshi_layout_irregular(to) */
     rshi_chain chain;
@@ -326,12 +327,15 @@ typedef struct rshi_node_groups {
     int64_t *group_of; /* owned: which group a position is in */
     int64_t *size;     /* owned: how many positions groups have, each number once */
     int64_t nsizes;
-    bool combined;     /* nodes combine first; false: contributions are read in order */
+    bool combined;     /* nodes combine first; false: destinations read contributions in order */
 } rshi_node_groups;
 /* The replica of source piece `a` that serves `rank`: the one with most contributions on its node;
  * among k equals number turn mod k. */
 int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank,
                      int64_t turn);
+/* Does the rank read the contributions in order, rather than results of nodes? */
+bool rshi_reads_in_order(const rsh_plan *p, const rshi_pair *pair, const rshi_node_groups *g,
+                         int64_t rank);
 /* RSH_ENOMEM: free it all the same. */
 rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                  int64_t replica, rshi_node_groups *g);
@@ -410,8 +414,8 @@ rsh_status rshi_plan_all_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_t
 rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes);
 
-/* The most scratch that a rank needs to combine by node, or a bound in large plans. */
-rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes);
+/* The most scratch that a rank needs to combine a tensor by node, or a bound in large plans. */
+rsh_status rshi_pair_most_scratch(const rsh_plan *p, int64_t tensor, int64_t *bytes);
 /* Set scratch_bytes, send_bytes and recv_bytes.  RSH_ENOMEM if scratch, or messages that were asked
  * for, do not fit under the ceiling. */
 rsh_status rshi_plan_size_buffers(rsh_plan *p);

@@ -3,7 +3,8 @@
  * A contribution has one holder for each replica of the source.  Replica j is made of holder number j of every
  * contribution, and a destination takes all contributions from one replica.  Those that lie on one node are a group,
  * and groups are in the order of their lowest position.  Each node combines its group before nodes exchange anything,
- * unless that makes the bytes no fewer: results travel in the accumulator type. */
+ * unless that makes the bytes no fewer (results travel in the accumulator type), or no destination would read the
+ * results. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -71,6 +72,65 @@ static void list_groups(const placed *list, int64_t n, rshi_node_groups *g) {
         if (!i || g->size[i] != g->size[g->nsizes - 1]) g->size[g->nsizes++] = g->size[i];
 }
 
+/* ---- does any destination read the results of nodes? ---- */
+
+/* The bits are the same in order if the only node is the destination's own.  A single result would merely be converted,
+ * and for f8e4m3 a conversion ends differently than a reduction if the value is too large. */
+bool rshi_reads_in_order(const rsh_plan *p, const rshi_pair *pair, const rshi_node_groups *g, int64_t rank) {
+    if (!g->combined) return true;
+    return g->n == 1 && (g->group->node == rshi_plan_node(p, rank) || rsh_layout_dtype(pair->to) == RSH_F8E4M3);
+}
+
+typedef struct reading {
+    rshi_walk walk;
+    const rshi_pair *pair;
+    const rshi_piece *a; /* at its first holder and partial position 0 */
+    const rshi_node_groups *groups;
+    bool found;
+} reading;
+
+/* Does holder j of the region's destination piece take anything from this replica by node? */
+static rsh_status holder_reads_by_node(reading *r, const rshi_region *region, int64_t j) {
+    int64_t rank = rshi_piece_holder(r->pair->to, region->b, j);
+    if (rshi_reads_in_order(r->walk.p, r->pair, r->groups, rank)) return RSH_OK;
+    RSH_TRY(rshi_route(&r->walk, region, j, RSHI_FROM_SOURCES, &r->walk.legs));
+    for (int64_t i = 0; i < r->walk.legs.n && !r->found; i++)
+        r->found = rshi_replica(r->walk.p, r->pair, r->a, rank, r->walk.legs.leg[i].turn) == r->groups->replica;
+    return RSH_OK;
+}
+
+static rsh_status piece_reads_by_node(void *ctx, const rshi_piece *b) {
+    reading *r = ctx;
+    const rsh_plan *p = r->walk.p;
+    int64_t partials = r->pair->fill_others ? 1 : rshi_layout_partials(r->pair->to);
+    int64_t holders = rshi_piece_holders(r->pair->to, b);
+    for (int64_t i = 0; i < partials; i++) {
+        rshi_piece at;
+        rshi_region region;
+        rshi_piece_at_partial(r->pair->to, b, i, &at);
+        rshi_region_init(p, r->pair - p->pair, r->a, &at, &region);
+        for (int64_t j = 0; j < holders && !r->found; j++) RSH_TRY(holder_reads_by_node(r, &region, j));
+    }
+    return r->found ? RSH_ERUNTIME : RSH_OK; /* ends the search */
+}
+
+/* Several groups of the only replica are read by every destination. */
+static rsh_status is_read_by_node(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                  const rshi_node_groups *g, bool *is_read) {
+    rshi_piece first;
+    reading r = {.walk = {.p = p}, .pair = pair, .a = &first, .groups = g};
+    *is_read = true;
+    if (g->n > 1 && rshi_piece_holders(pair->from, a) == 1) return RSH_OK;
+    rshi_piece_at_partial(pair->from, a, 0, &first);
+    rshi_piece_at_holder(pair->from, &first, 0, &first);
+    rsh_status st = rshi_layout_search(pair->to, first.set, piece_reads_by_node, &r);
+    rshi_walk_free(&r.walk);
+    *is_read = r.found;
+    return r.found ? RSH_OK : st;
+}
+
+/* ---- */
+
 rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
                                  rshi_node_groups *g) {
     int64_t n = pair->contributions;
@@ -89,7 +149,8 @@ rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const
                       rshi_mul_most(n, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)));
     }
     rshi_free(list);
-    return there ? RSH_OK : rshi_nomem();
+    if (!there) return rshi_nomem();
+    return g->combined ? is_read_by_node(p, pair, a, g, &g->combined) : RSH_OK;
 }
 
 void rshi_node_groups_free(rshi_node_groups *g) {

@@ -122,30 +122,19 @@ rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, in
     return scratch_before(p, &p->pair[tensor], rank, NULL, count);
 }
 
-/* Every rank's, where that is quickly found; otherwise a bound: as much as it holds. */
 #define EXACT_LIMIT ((int64_t)1 << 22)
 
-static rsh_status most_of_pair(const rsh_plan *p, int64_t t, int64_t *bytes) {
+rsh_status rshi_pair_most_scratch(const rsh_plan *p, int64_t t, int64_t *bytes) {
     const rsh_layout *from = p->pair[t].from;
+    *bytes = 0;
     bool exact = rshi_mul_most(rsh_layout_nranks(from), p->pair[t].contributions) <= EXACT_LIMIT;
     for (int64_t i = 0; i < rsh_layout_nranks(from); i++) {
         int64_t rank = rsh_layout_rank(from, i), count = 0;
         if (exact)
-            RSH_TRY(rshi_plan_scratch(p, t, rank, &count));
+            RSH_TRY(scratch_before(p, &p->pair[t], rank, NULL, &count));
         else
             RSH_TRY(count_held(from, rank, &count));
         *bytes = rshi_max(*bytes, rshi_scratch_end(0, count, rshi_pair_accumulator(&p->pair[t])));
-    }
-    return RSH_OK;
-}
-
-rsh_status rshi_plan_most_scratch(const rsh_plan *p, int64_t *bytes) {
-    *bytes = 0;
-    for (int64_t t = 0; t < p->n; t++) {
-        int64_t most = 0;
-        if (!p->pair[t].by_node || p->pair[t].transposed) continue;
-        RSH_TRY(most_of_pair(p, t, &most));
-        if (most) *bytes = rshi_scratch_start(*bytes) + most;
     }
     return RSH_OK;
 }

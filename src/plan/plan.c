@@ -138,7 +138,7 @@ rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
 /* The sums of an adjoint are in order.  A pair that is transposed keeps what the forward plan does. */
 static bool adds_by_node(const rsh_plan *p, const rshi_pair *pair) {
     if (p->adjoint && !pair->transposed) return false;
-    return p->reduce == RSH_REDUCE_BY_NODE && pair->reduce && rshi_plan_has_nodes(p);
+    return p->reduce == RSH_REDUCE_BY_NODE && pair->reduce && p->several_nodes;
 }
 
 static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
@@ -154,7 +154,7 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
-    return rshi_plan_size_buffers(p);
+    return RSH_OK;
 }
 
 /* ---- fingerprint ---- */
@@ -195,9 +195,10 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
     }
     RSH_TRY(list_ranks(p));
     RSH_TRY(take_opts(p, opts));
-    rshi_plan_take_fingerprint(p);
     RSH_TRY(rshi_plan_choose_chains(p));
     p->stages = count_stages(p);
+    RSH_TRY(rshi_plan_size_buffers(p));
+    rshi_plan_take_fingerprint(p);
     return RSH_OK;
 }
 

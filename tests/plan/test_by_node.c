@@ -126,6 +126,57 @@ static void a_share_states_its_scratch_and_says_what_lies_there(void **state) {
     rsh_plan_free(p);
 }
 
+/* What a rank does in a plan: transfers of all kinds, and elements of scratch. */
+static int64_t work_of(const rsh_plan *p, int64_t rank, int64_t *scratch) {
+    rsh_share *share;
+    assert_int_equal(rsh_plan_share(p, rank, &share), RSH_OK);
+    int64_t n = share->ncopies + share->nreceives + share->nsends;
+    *scratch = share->scratch ? share->scratch[0] : 0;
+    rsh_share_free(share);
+    return n;
+}
+
+/* On one node, or if every sum stays inside its node, all destinations read the contributions in order. */
+static void sums_inside_nodes_are_planned_as_in_order(void **state) {
+    (void)state;
+    static const char *const from[] = {"f32[4096] on x=4 sum(x)", "f32[4096/y] on y=4,x=4 sum(x)",
+                                       "f32[4096/y] on y=4,x=4 sum(x)", "f32[4096] on x=4 sum(x)"};
+    static const char *const to[] = {"f32[4096/x] on x=4", "f32[4096/(y,x)] on y=4,x=4", "f32[4096/y] on y=4,x=4",
+                                     "f8e4m3[4096/x] on x=4@4-7"};
+    for (int i = 0; i < 4; i++) {
+        rsh_plan_opts o = by_node(4), in_order = by_node(4);
+        in_order.reduce = RSH_REDUCE_IN_ORDER;
+        rsh_plan *p = plan(from[i], to[i], &o, RSH_OK), *q = plan(from[i], to[i], &in_order, RSH_OK);
+        rsh_plan_totals t = totals(from[i], to[i], &o), u = totals(from[i], to[i], &in_order);
+        int64_t scratch, unused;
+        assert_memory_equal(&t, &u, sizeof t);
+        assert_int_equal(t.scratch_bytes, 0);
+        assert_int_equal(rsh_plan_nstages(p), rsh_plan_nstages(q));
+        for (int64_t r = 0; r < 16; r++) {
+            assert_int_equal(work_of(p, r, &scratch), work_of(q, r, &unused));
+            assert_int_equal(scratch, 0);
+        }
+        rsh_plan_free(p);
+        rsh_plan_free(q);
+    }
+}
+
+/* Ranks 0 to 3 hold one replica of every contribution and 4 to 7 the other, on two nodes each. */
+static void replicas_that_serve_nobody_are_not_combined(void **state) {
+    (void)state;
+    rsh_plan_opts o = by_node(2);
+    const char *from = "f32[4096] on r=2,x=4 sum(x)";
+    assert_int_equal(totals(from, "f32[4096]", &o).bytes_moved,
+                     totals("f32[4096] on x=4 sum(x)", "f32[4096]", &o).bytes_moved);
+    rsh_plan *p = plan(from, "f32[4096]", &o, RSH_OK);
+    for (int64_t r = 0; r < 8; r++) {
+        int64_t scratch, work = work_of(p, r, &scratch);
+        assert_true((work > 0) == (r < 4));
+        assert_int_equal(scratch, r < 4 ? 2048 : 0);
+    }
+    rsh_plan_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_sends_one_result_and_not_every_contribution),
@@ -133,6 +184,8 @@ int main(void) {
         cmocka_unit_test(a_ceiling_below_the_scratch_is_refused),
         cmocka_unit_test(nodes_are_combined_in_the_order_of_their_lowest_position),
         cmocka_unit_test(a_share_states_its_scratch_and_says_what_lies_there),
+        cmocka_unit_test(sums_inside_nodes_are_planned_as_in_order),
+        cmocka_unit_test(replicas_that_serve_nobody_are_not_combined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,11 +78,18 @@ static void adjoints_of_sums_and_averages_have_different_fingerprints(void **sta
     rsh_plan_free(avg);
 }
 
-/* bool has no sums; an axis of size 1 needs none. */
-static void a_copy_of_bool_has_an_adjoint(void **state) {
+/* bool has no sums, and copies to several ranks need them; an axis of size 1 needs none. */
+static void a_copy_of_bool_has_an_adjoint_unless_it_needs_sums(void **state) {
     (void)state;
+    static const char *const to[] = {"bool[4] on x=2", "bool[4] boxes 0,1:[0:4]", "bool[4] on x=2,y=1"};
     rsh_plan_free(adjoint_of("bool[4] on x=1", "bool[4] on x=1", 0));
     rsh_plan_free(adjoint_of("bool[4/y] on y=2", "bool[4/y] on x=1,y=2", 0));
+    for (int i = 0; i < 3; i++) {
+        rsh_plan *p = plan("bool[4/x] on x=2", to[i], 0), *adjoint = NULL;
+        assert_int_equal(rsh_plan_adjoint(p, &adjoint), RSH_EUNSUP);
+        assert_non_null(strstr(rsh_error_detail(), "bool has no sums"));
+        rsh_plan_free(p);
+    }
 }
 
 /* Transfers of a rank, of 2,048 ranks. */
@@ -413,7 +420,7 @@ int main(void) {
         cmocka_unit_test(the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does),
         cmocka_unit_test(the_adjoint_of_a_sum_has_few_transfers_in_a_share),
         cmocka_unit_test(adjoints_of_sums_and_averages_have_different_fingerprints),
-        cmocka_unit_test(a_copy_of_bool_has_an_adjoint),
+        cmocka_unit_test(a_copy_of_bool_has_an_adjoint_unless_it_needs_sums),
         cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
         cmocka_unit_test(sixty_five_thousand_ranks_have_exact_totals),
