@@ -365,7 +365,7 @@ rsh_status rsh_nn_split_sizes(rsh_value *x, int dim, int n, const int64_t *sizes
     for (int i = 0; i < n; i++) {
         if (sizes[i] < 0)
             return rshn_fail(RSH_EVALUE, "split: sizes must be at least 0, got %lld", (long long)sizes[i]);
-        sum += sizes[i];
+        sum = sizes[i] > INT64_MAX - sum ? INT64_MAX : sum + sizes[i];
     }
     if (sum != rsh_value_shape(x)[s.dim])
         return rshn_fail(RSH_EVALUE, "split: sizes must add up to the size of the dim, %lld, got %lld",
@@ -379,7 +379,7 @@ rsh_status rsh_nn_chunk(rsh_value *x, int n, int dim, int *count, rsh_value **ou
     if (n < 1) return rshn_fail(RSH_EVALUE, "chunk: at least 1 piece is needed, got %d", n);
     if (!count) return rshn_fail(RSH_EVALUE, "chunk: count is NULL");
     int64_t length = rsh_value_shape(x)[s.dim];
-    s.size = length ? (length + n - 1) / n : 1;
+    s.size = length / n + (length % n != 0);
     s.n = length ? (int)((length - 1) / s.size + 1) : n;
     NN_TRY(split_apply("chunk", x, &s, out));
     *count = s.n;

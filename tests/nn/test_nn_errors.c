@@ -144,6 +144,21 @@ static void numbers_out_of_range_are_refused(void **state) {
     refused(rsh_nn_open(NULL, &(rsh_nn_opts){sizeof(rsh_nn_opts), .threads = -1}), RSH_EVALUE, "got -1");
 }
 
+static void a_dim_without_elements_gives_empty_chunks(void **state) {
+    (void)state;
+    rsh_value *x = keep(some_value(RSH_F32, 1, true, SIZES(2, 0))), *piece[3] = {NULL};
+    int n = 0;
+    assert_int_equal(rsh_nn_chunk(x, 3, 1, &n, piece), RSH_OK);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(rsh_value_shape(piece[i])[0], 2);
+        assert_int_equal(rsh_value_shape(piece[i])[1], 0);
+        rsh_value_free(piece[i]);
+    }
+    const int64_t wrap[3] = {INT64_MAX, INT64_MAX, 2}; /* adds up to 0 in 64 bits */
+    refused(rsh_nn_split_sizes(x, 1, 3, wrap, out()), RSH_EVALUE, "add up");
+}
+
 /* A program whose headers are not the library's. */
 static void options_of_another_size_are_refused(void **state) {
     (void)state;
@@ -267,6 +282,7 @@ int main(void) {
         cmocka_unit_test_teardown(dims_and_indices_out_of_range_are_refused, clean),
         cmocka_unit_test_teardown(dtypes_that_do_not_go_are_refused, clean),
         cmocka_unit_test_teardown(numbers_out_of_range_are_refused, clean),
+        cmocka_unit_test_teardown(a_dim_without_elements_gives_empty_chunks, clean),
         cmocka_unit_test_teardown(options_of_another_size_are_refused, clean),
         cmocka_unit_test_teardown(integers_have_no_gradient, clean),
         cmocka_unit_test_teardown(a_saved_value_that_changed_is_noticed, clean),
