@@ -19,24 +19,26 @@ static double sum_exp(const real *x, real most, int64_t n) {
     return total;
 }
 
-static real row_loss(const rshn_entropy *e, double lse, double target, double sum) {
-    double smooth = e->smoothing;
-    return (real)((1 - smooth) * (lse - target) + smooth * (lse - sum / (double)e->whole));
+/* The maximum is subtracted first: large logits that are close to each other keep their difference. */
+static real row_loss(const rshn_entropy *e, double most, double log_sum, double target, double sum) {
+    double smooth = e->smoothing, mean = sum / (double)e->whole;
+    return (real)((1 - smooth) * (most - target + log_sum) + smooth * (most - mean + log_sum));
 }
 
-static void entropy(const rshn_entropy *e, const void *xv, const int64_t *target, void *lossv, void *lsev,
+static void entropy(const rshn_entropy *e, const void *xv, const int64_t *target, void *lossv, double *lses,
                     int64_t rows) {
     const real *x = xv;
-    real *losses = lossv, *lses = lsev;
+    real *losses = lossv;
     int64_t n = e->classes;
     for (int64_t r = 0; r < rows; r++, x += n) {
         losses[r] = lses[r] = 0;
         if (target[r] == e->ignore) continue;
         double sum = 0;
         real most = lane_max(x, n);
-        lses[r] = most + (real)log(sum_exp(x, most, n));
+        double log_sum = log(sum_exp(x, most, n));
         if (e->smoothing != 0) LANE_SUM(sum, n, x[i]);
-        losses[r] = row_loss(e, (double)lses[r], (double)x[target[r]], sum);
+        lses[r] = (double)most + log_sum;
+        losses[r] = row_loss(e, (double)most, log_sum, (double)x[target[r]], sum);
     }
 }
 
@@ -58,20 +60,21 @@ static void entropy_sums(const rshn_entropy *e, const void *xv, const int64_t *t
 }
 
 static void entropy_end(const rshn_entropy *e, const int64_t *target, const void *mostv, const void *sumsv, void *lossv,
-                        void *lsev, int64_t rows) {
+                        double *lses, int64_t rows) {
     const real *most = mostv, *sums = sumsv;
-    real *losses = lossv, *lses = lsev;
+    real *losses = lossv;
     for (int64_t r = 0; r < rows; r++, sums += 3) {
         losses[r] = lses[r] = 0;
         if (target[r] == e->ignore) continue;
-        lses[r] = most[r] + (real)log((double)sums[0]);
-        losses[r] = row_loss(e, (double)lses[r], (double)sums[1], (double)sums[2]);
+        double log_sum = log((double)sums[0]);
+        lses[r] = (double)most[r] + log_sum;
+        losses[r] = row_loss(e, (double)most[r], log_sum, (double)sums[1], (double)sums[2]);
     }
 }
 
-static void entropy_back(const rshn_entropy *e, const void *xv, const int64_t *target, const void *lsev, const void *gv,
-                         int64_t sg, void *gxv, int64_t rows) {
-    const real *x = xv, *lses = lsev, *gs = gv;
+static void entropy_back(const rshn_entropy *e, const void *xv, const int64_t *target, const double *lses,
+                         const void *gv, int64_t sg, void *gxv, int64_t rows) {
+    const real *x = xv, *gs = gv;
     real *gx = gxv;
     int64_t n = e->classes;
     for (int64_t r = 0; r < rows; r++, x += n, gx += n) {
@@ -79,9 +82,10 @@ static void entropy_back(const rshn_entropy *e, const void *xv, const int64_t *t
             for (int64_t i = 0; i < n; i++) gx[i] = 0;
             continue;
         }
-        real g = gs[r * sg], lse = lses[r], each = (real)(e->smoothing / (double)e->whole);
+        real g = gs[r * sg], each = (real)(e->smoothing / (double)e->whole);
+        real high = (real)lses[r], low = (real)(lses[r] - (double)high); /* lse, without rounding it to f32 */
         int64_t t = target[r] - e->start;
-        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g * (real_exp_down(x[i] - lse) - each);
+        NN_EACH for (int64_t i = 0; i < n; i++) gx[i] = g * (real_exp_down(x[i] - high - low) - each);
         if (t >= 0 && t < n) gx[t] -= g * (real)(1 - e->smoothing);
     }
 }

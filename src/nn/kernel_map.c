@@ -145,7 +145,7 @@ MAP3(DIV_BACK, (a / b) * -c) /* gradient of the divisor b; a is the quotient */
 MAP3(POW_BACK_BASE, pow_slope(a, b) * c)
 MAP3(POW_BACK_EXPONENT, exponent_slope(a, b) * c)
 MAP3(DIFFERENCE_BACK, (a - b) * p0 * c)
-MAP3(EQUAL_BACK, a == b ? c : 0)
+MAP3(EQUAL_BACK, a == b || (a != a && b != b) ? c : 0) /* a NaN equals a NaN */
 
 static void where(const uint8_t *mask, int64_t sm, const void *av, int64_t sa, const void *bv, int64_t sb, void *yv,
                   int64_t n) {

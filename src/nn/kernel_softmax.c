@@ -29,8 +29,8 @@ static void log_softmax(const void *xv, void *yv, int64_t rows, int64_t n) {
     const real *x = xv;
     real *y = yv;
     for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-        real most = lane_max(x, n), shift = most + (real)log(exponentials(x, most, y, n));
-        NN_EACH for (int64_t i = 0; i < n; i++) y[i] = x[i] - shift;
+        real most = lane_max(x, n), log_sum = (real)log(exponentials(x, most, y, n));
+        NN_EACH for (int64_t i = 0; i < n; i++) y[i] = x[i] - most - log_sum; /* in this order: most may be large */
     }
 }
 

@@ -89,17 +89,17 @@ typedef struct rshn_kernels {
 
     /* The loss of each row, and the logarithm of the sum of its exponentials. */
     void (*entropy)(const rshn_entropy *e, const void *x, const int64_t *target, void *loss,
-                    void *lse, int64_t rows);
+                    double *lse, int64_t rows);
     /* For each row with the maximum most[i], computes three numbers over this rank's classes: the
      * sum of e^(x - most), the target's logit, and the sum of the logits (0 without smoothing). */
     void (*entropy_sums)(const rshn_entropy *e, const void *x, const int64_t *target,
                          const void *most, void *sums, int64_t rows);
     /* Computes the results of `entropy` from the maxima and sums of whole rows. */
     void (*entropy_end)(const rshn_entropy *e, const int64_t *target, const void *most,
-                        const void *sums, void *loss, void *lse, int64_t rows);
+                        const void *sums, void *loss, double *lse, int64_t rows);
     /* Computes gx for rows whose losses have the gradients g[i * sg]. */
     void (*entropy_back)(const rshn_entropy *e, const void *x, const int64_t *target,
-                         const void *lse, const void *g, int64_t sg, void *gx, int64_t rows);
+                         const double *lse, const void *g, int64_t sg, void *gx, int64_t rows);
 } rshn_kernels;
 
 /* Returns the table for f32 or f64 on this machine; NULL for other dtypes. */

@@ -19,7 +19,8 @@ typedef struct entropy_job {
     const rshn_entropy *e;
     const char *x, *g;
     const int64_t *target;
-    char *out, *lse;
+    char *out;
+    double *lse;
     int64_t sg;
     size_t item;
 } entropy_job;
@@ -27,13 +28,13 @@ typedef struct entropy_job {
 static void loss_rows(void *ctx, int64_t lo, int64_t hi) {
     const entropy_job *j = ctx;
     size_t row = (size_t)lo * j->item;
-    j->k->entropy(j->e, j->x + row * (size_t)j->e->classes, j->target + lo, j->out + row, j->lse + row, hi - lo);
+    j->k->entropy(j->e, j->x + row * (size_t)j->e->classes, j->target + lo, j->out + row, j->lse + lo, hi - lo);
 }
 
 static void gradient_rows(void *ctx, int64_t lo, int64_t hi) {
     const entropy_job *j = ctx;
     size_t row = (size_t)lo * j->item, at = row * (size_t)j->e->classes;
-    j->k->entropy_back(j->e, j->x + at, j->target + lo, j->lse + row, j->g + (size_t)(lo * j->sg) * j->item, j->sg,
+    j->k->entropy_back(j->e, j->x + at, j->target + lo, j->lse + lo, j->g + (size_t)(lo * j->sg) * j->item, j->sg,
                        j->out + at, hi - lo);
 }
 
@@ -158,7 +159,7 @@ static rsh_status shared_losses(const rshn_line *l, const entropy_attrs *a, cons
     NN_GOTO(combine_rows(l, st, RSH_OP_SUM, own, &sums));
     NN_GOTO(back_to_rows(&sums));
     NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, loss));
-    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, lse));
+    NN_GOTO(rshn_empty(RSH_F64, &sizes, lse));
     rshn_kernels_of(rsh_tensor_dtype(x))
         ->entropy_end(&a->e, rsh_tensor_data(target), rsh_tensor_data(most), rsh_tensor_data(sums),
                       rsh_tensor_data(*loss), rsh_tensor_data(*lse), rsh_tensor_count(target));
@@ -177,7 +178,7 @@ static rsh_status losses_of(entropy_attrs *a, const rsh_tensor *x, const rsh_ten
     rshn_sizes sizes = rshn_sizes_of(target);
     NN_GOTO(class_rows(x, &rows));
     NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, loss));
-    NN_GOTO(rshn_empty(rsh_tensor_dtype(x), &sizes, lse));
+    NN_GOTO(rshn_empty(RSH_F64, &sizes, lse));
     entropy_job j = {.k = rshn_kernels_of(rsh_tensor_dtype(x)), .e = &a->e, .x = rsh_tensor_data(rows)};
     j.target = rsh_tensor_data(target);
     j.out = rsh_tensor_data(*loss);

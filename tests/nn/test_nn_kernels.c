@@ -106,6 +106,36 @@ static void softmax_takes_minus_infinity_and_large_numbers(void **state) {
     rsh_value_free(out);
 }
 
+static void large_logits_keep_their_differences(void **state) {
+    (void)state;
+    const float x[3] = {709.9f, 709.9f, -1};
+    const double right = -log(2.0);
+    rsh_value *in = f32_list(3, x), *out = NULL, *target = some_indices(1, 0, NULL), *loss = NULL;
+    assert_int_equal(rsh_value_set_requires_grad(in, true), RSH_OK);
+    assert_int_equal(rsh_nn_log_softmax(in, 0, &out), RSH_OK);
+    assert_true(fabs(element_of(out, 0) - right) < 1e-7);
+    assert_int_equal(rsh_nn_cross_entropy(in, target, NULL, &loss), RSH_OK);
+    assert_true(fabs(element_of(loss, 0) + right) < 1e-7);
+    assert_int_equal(rsh_backward(loss, NULL, 0), RSH_OK);
+    for (int i = 0; i < 2; i++) assert_true(fabs(element_of(rsh_value_grad(in), i) - (i - 0.5)) < 1e-6);
+    rsh_value_free(in);
+    rsh_value_free(out);
+    rsh_value_free(target);
+    rsh_value_free(loss);
+}
+
+static void the_gradient_of_a_maximum_that_is_nan_goes_to_the_nans(void **state) {
+    (void)state;
+    const float x[4] = {1, NAN, 2, NAN};
+    rsh_value *in = f32_list(4, x), *most = NULL;
+    assert_int_equal(rsh_value_set_requires_grad(in, true), RSH_OK);
+    assert_int_equal(rsh_nn_max(in, &most), RSH_OK);
+    assert_int_equal(rsh_backward(most, NULL, 0), RSH_OK);
+    for (int i = 0; i < 4; i++) assert_true(element_of(rsh_value_grad(in), i) == (i % 2 ? 0.5 : 0));
+    rsh_value_free(in);
+    rsh_value_free(most);
+}
+
 static void a_long_sum_in_f32_is_exact_to_its_last_place(void **state) {
     (void)state;
     enum { N = 1 << 21 };
@@ -252,6 +282,8 @@ int main(void) {
         cmocka_unit_test(functions_of_f32_are_close_to_those_of_libm),
         cmocka_unit_test(infinities_and_nan_go_through),
         cmocka_unit_test(softmax_takes_minus_infinity_and_large_numbers),
+        cmocka_unit_test(large_logits_keep_their_differences),
+        cmocka_unit_test(the_gradient_of_a_maximum_that_is_nan_goes_to_the_nans),
         cmocka_unit_test(a_long_sum_in_f32_is_exact_to_its_last_place),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(blas_gets_the_threads_of_nn_and_its_own_back),
