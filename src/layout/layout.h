@@ -130,17 +130,13 @@ int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
-/* Only for layouts with rshi_layout_has_groups.  The first position, at the same partial position,
- * that holds the same part as `position`; and the distance from a first position at partial
- * position 0 to holder j at partial position i. */
-int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position);
+/* The distance from the first position at partial position 0 that holds a part to holder j of the
+ * part at partial position i.  Only for layouts with rshi_layout_has_groups. */
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
 /* Do several ranks hold some element at the same partial position?  True also if the layout would
  * have to be searched to find out. */
 bool rshi_layout_has_replicas(const rsh_layout *l);
-/* The distances of all holders at partial position 0. */
-void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out);
 
 /* Partial layouts: the number of positions along the partial axes (1 if not partial), the one of a
  * piece, and the same piece at another one. */
@@ -163,16 +159,9 @@ bool rshi_layout_plain(const rsh_layout *l);
 int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim); /* coordinates along the dim's cut */
 rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim,
                                    int64_t k); /* the indices of coordinate k */
-int64_t rshi_layout_cut_coordinate(const rsh_layout *l, int dim, int64_t position);
-int64_t
-rshi_layout_cut_step(const rsh_layout *l, int dim,
-                     int64_t k); /* contribution to the position: sum of coordinate * axis step */
 unsigned rshi_layout_free_axes(const rsh_layout *l); /* neither cut nor partial */
 int64_t rshi_layout_positions(const rsh_layout *l);
-/* An upper bound for the indices of the dim that a part holds. */
-int64_t rshi_layout_most_along(const rsh_layout *l, int dim);
 bool rshi_axis_can_be(const char *name); /* is it a valid axis name in the notation? */
-int64_t rshi_layout_axis_size(const rsh_layout *l, int axis);
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
 /* Coordinates k of the dim's cut whose part overlaps `query`, ascending; *out is new

@@ -335,22 +335,6 @@ int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j) {
     return position_with(l, 0, l->partial, i) + (j ? position_with(l, 0, rshi_layout_free_axes(l), j) : 0);
 }
 
-void rshi_layout_holder_offsets(const rsh_layout *l, int64_t *out) {
-    unsigned axes = rshi_layout_free_axes(l);
-    int64_t n = 1;
-    out[0] = 0;
-    for (int a = l->desc.naxes - 1; a >= 0; a--) {
-        if (!(axes >> a & 1)) continue;
-        for (int64_t c = 1; c < l->desc.axis[a].size; c++)
-            for (int64_t i = 0; i < n; i++) out[c * n + i] = out[i] + c * l->axis_step[a];
-        n *= l->desc.axis[a].size;
-    }
-}
-
-int64_t rshi_layout_first_position(const rsh_layout *l, int64_t position) {
-    return position_with(l, position, rshi_layout_free_axes(l), 0);
-}
-
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j) {
     if (l->desc.is_boxes) return l->desc.boxes[p->position].ranks[j];
     return rshi_layout_rank_at(l, holder_position(l, p, j));

@@ -15,10 +15,6 @@ rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim, int64_t k) {
     return rshi_cut_stripe(l, &g->cut, g->start, g->size, k);
 }
 
-int64_t rshi_layout_cut_coordinate(const rsh_layout *l, int dim, int64_t position) {
-    return rshi_cut_coordinate(l, &l->dim[dim].segment[0].cut, position);
-}
-
 unsigned rshi_layout_free_axes(const rsh_layout *l) {
     unsigned used = l->partial | rshi_cut_axes(&l->flat);
     for (int d = 0; d < l->desc.ndim; d++) used |= l->dim[d].axes;
@@ -44,35 +40,7 @@ bool rshi_layout_has_replicas(const rsh_layout *l) {
     return !rshi_layout_has_groups(l) || rshi_layout_holders(l) > 1;
 }
 
-/* In cuts by a rule, coordinate 0 holds the most. */
-static int64_t most_of_cut(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size) {
-    rshi_stripe first = rshi_cut_stripe(l, c, 0, size, 0);
-    int64_t most = rshi_stripe_size(&first);
-    for (int64_t k = 0; k < c->parts && c->naxes && c->rule == RSH_CUT_SIZES; k++)
-        most = rshi_max(most, c->starts[k + 1] - c->starts[k]);
-    return most;
-}
-
-static int64_t most_of_dim(const rsh_layout *l, int dim) {
-    int64_t most = 0;
-    for (int s = 0; s < l->dim[dim].nsegments; s++)
-        most += most_of_cut(l, &l->dim[dim].segment[s].cut, l->dim[dim].segment[s].size);
-    return most;
-}
-
-/* A flat range begins and ends inside an index of the outermost dim.  With units the estimate does not hold, because a
- * unit may be many rows of a narrow part. */
-int64_t rshi_layout_most_along(const rsh_layout *l, int dim) {
-    if (!l->count) return 0;
-    if (l->desc.is_boxes) return l->shape[dim];
-    if (!l->flat.naxes || dim || l->flat.rule == RSH_CUT_UNIT) return most_of_dim(l, dim);
-    int64_t inner = 1, outer = most_of_dim(l, 0);
-    for (int d = 1; d < l->desc.ndim; d++) inner *= most_of_dim(l, d);
-    return rshi_min(outer, most_of_cut(l, &l->flat, outer * inner) / inner + 2);
-}
-
 int64_t rshi_layout_positions(const rsh_layout *l) { return l->desc.is_boxes ? l->nranks : l->npositions; }
-int64_t rshi_layout_axis_size(const rsh_layout *l, int axis) { return l->desc.axis[axis].size; }
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis) { return l->axis_step[axis]; }
 
 int64_t rshi_layout_rank_bound(const rsh_layout *l) {

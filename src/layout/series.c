@@ -12,10 +12,6 @@ int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64
     return position;
 }
 
-int64_t rshi_layout_cut_step(const rsh_layout *l, int dim, int64_t k) {
-    return rshi_cut_position(l, &l->dim[dim].segment[0].cut, k);
-}
-
 int64_t rshi_cut_step(const rsh_layout *l, const rshi_resolved_cut *c) {
     int last = c->naxes - 1;
     for (int i = 0; i < last; i++)
