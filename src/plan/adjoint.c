@@ -1,12 +1,12 @@
-/* Adjoint: plans of the transposed map, and of the way back for gradients.
+/* Adjoint: plans of the transposed map, and plans for gradients.
  *
- * If no element of `from` has replicas, every contribution goes to every rank that wants the result.  Its transpose is
- * a move too: from the layout `to`, whose copies are contributions to a sum, to the layout `from`, whose contributions
- * are copies of the result.  Such a pair is planned like any other, with its chain.  Otherwise the transpose depends on
- * which replica served whom, and transposed.c finds that out. */
+ * If no element of `from` has replicas, every contribution goes to every rank that needs the result.  Then the
+ * transpose is a move as well: from the layout `to`, whose copies become contributions to a sum, to the layout
+ * `from`, whose contributions become copies of the result.  It is planned like any other move.  Otherwise the
+ * transpose depends on which replica served which rank, and transposed.c finds that out. */
 #include "plan/impl.h"
 
-/* The options of p, borrowed. */
+/* Returns the options of p; node_of is borrowed. */
 static rsh_plan_opts same_opts(const rsh_plan *p) {
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     o.node_of = p->node_of;
@@ -41,14 +41,14 @@ static rsh_status check_linear(const rshi_pair *pair) {
 
 /* ---- the transpose as a move between layouts ---- */
 
-static bool is_a_move(const rshi_pair *pair) {
+static bool reverse_is_a_move(const rshi_pair *pair) {
     if (pair->fill_others || rshi_layout_has_replicas(pair->from)) return false;
-    if (rsh_layout_dtype(pair->to) == RSH_BOOL && !pair->keep) return false; /* it has no sums */
+    if (rsh_layout_dtype(pair->to) == RSH_BOOL && !pair->keep) return false; /* bool has no sums */
     return !rshi_layout_has_replicas(pair->to) || (!pair->keep && rshi_layout_has_groups(pair->to));
 }
 
-/* A pair that keeps its contributions goes back as it came. */
-static rsh_status turn_around(rshi_pair *pair) {
+/* A pair that keeps its positions is simply reversed. */
+static rsh_status make_reverse_move(rshi_pair *pair) {
     rsh_layout *from = NULL, *to = NULL;
     int64_t divisor = pair->divisor;
     if (pair->keep)
@@ -62,9 +62,9 @@ static rsh_status turn_around(rshi_pair *pair) {
     rsh_layout_free(pair->from);
     rsh_layout_free(pair->to);
     pair->from = from, pair->to = to;
-    RSH_TRY(rshi_pair_settle(pair));
+    RSH_TRY(rshi_pair_derive(pair));
     pair->divisor = divisor;
-    if (divisor > 1) /* it is divided before it is converted */
+    if (divisor > 1) /* elements are divided before they are converted */
         pair->wire_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(from));
     return RSH_OK;
 }
@@ -72,8 +72,8 @@ static rsh_status turn_around(rshi_pair *pair) {
 rsh_status rshi_pair_transpose(rshi_pair *pair) {
     rsh_layout *src = pair->src;
     pair->src = pair->dst, pair->dst = src;
-    pair->transposed = !is_a_move(pair);
-    return pair->transposed ? RSH_OK : turn_around(pair);
+    pair->transposed = !reverse_is_a_move(pair);
+    return pair->transposed ? RSH_OK : make_reverse_move(pair);
 }
 
 /* ---- plans ---- */
@@ -102,7 +102,7 @@ rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out) {
 rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
-    RSH_REQUIRE(!p->adjoint, RSH_EUNSUP, "the backward of an adjoint plan is the plan itself: use that");
+    RSH_REQUIRE(!p->adjoint, RSH_EUNSUP, "an adjoint plan has no backward: use the plan itself");
     rsh_layout **to = rshi_calloc((size_t)p->n, sizeof *to);
     const rsh_layout **from = rshi_alloc((size_t)p->n, sizeof *from);
     rsh_plan_opts o = same_opts(p);

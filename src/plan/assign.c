@@ -1,17 +1,17 @@
 /* Assign: exact and approximate linear assignment over sparse gains.
  *
- * Places buy labels.  A gain of w becomes an edge of weight w * (n + 1), and a label at its own place weighs 1 more, so
- * that the heaviest matching over these edges has the most bytes first and the most fixed labels second; what it leaves
- * unmatched gains nothing anywhere and is paired in order.  Prices of labels and profits of places are its dual: never
- * negative, profit[i] + price[j] >= weight(i, j) with equality for matched pairs, and zero for whoever is unmatched at
- * the end. */
+ * Places buy labels.  A gain of w becomes an edge of weight w * (n + 1), and a label at its own place weighs 1 more.
+ * So the heaviest matching over these edges has the most bytes first and the most fixed labels second.  Labels and
+ * places that it leaves unmatched gain nothing anywhere and are paired in order.  Prices of labels and profits of
+ * places are the dual: never negative, with profit[i] + price[j] >= weight(i, j), equality for matched pairs, and
+ * zero for whatever is unmatched at the end. */
 #include "plan/assign.h"
 
 #include <stdlib.h>
 
-#define NOBODY (-1)
-#define PATIENCE 8 /* bids in a row before the place displaced last is left to the search */
-#define PARTS 128  /* the approximate sum is short by one part at most */
+#define NOBODY   (-1)
+#define PATIENCE 8   /* consecutive bids before the last displaced place is left to the search */
+#define PARTS    128 /* the approximate sum is short by one part at most */
 
 __extension__ typedef __int128 wide; /* weights reach (n + 1) * 2^63 */
 #define FAR ((wide)INT64_MAX << 63)
@@ -30,16 +30,16 @@ typedef struct market {
     int64_t *place_of; /* [n], by label; borrowed from the caller */
 } market;
 
-/* One search at a time; labels not reached have distance FAR and are not in the heap. */
+/* One search.  Labels that are not reached have distance FAR and are not in the heap. */
 typedef struct search {
     wide *distance;   /* [n], by label */
-    int64_t *from;    /* [n], by label: the place it was reached from */
+    int64_t *from;    /* [n], by label: the place from which it was reached */
     int64_t *heap;    /* [n], labels, nearest first */
-    int64_t *heap_at; /* [n], by label: where it stands in the heap, or NOBODY */
-    int64_t *reached; /* [n], labels with a distance */
+    int64_t *heap_at; /* [n], by label: its index in the heap, or NOBODY */
+    int64_t *reached; /* [n], the labels that have a distance */
     int64_t nheap, nreached;
-    wide bound;  /* the shortest way to an end so far */
-    int64_t end; /* and the label it ends at; NOBODY: the start */
+    wide bound;  /* the length of the shortest path to an end so far */
+    int64_t end; /* the label at which it ends; NOBODY: the start */
 } search;
 
 static wide weight(const market *m, int64_t place, const edge *e) {
@@ -55,10 +55,10 @@ static int heaviest_first(const void *a, const void *b) {
     return (x->label > y->label) - (x->label < y->label);
 }
 
-/* Rows of edges by counting, each with its own label in front (w = 0 unless gained), then sorted so that reading can
- * stop early. */
+/* Sorts edges into rows by counting.  The label of the place itself comes first (w = 0 unless it gains something).
+ * Rows are then sorted by weight, so that reading can stop early. */
 static void fill_edges(market *m, int64_t ngains, const rshi_gain *gains) {
-    int64_t n = m->n, *next = m->label_of; /* nothing is matched yet: it serves as the end of each row so far */
+    int64_t n = m->n, *next = m->label_of; /* not needed yet: it serves as the end of each row */
     for (int64_t i = 0; i < n; i++) next[i] = 1;
     for (int64_t g = 0; g < ngains; g++) next[gains[g].i] += gains[g].i != gains[g].j;
     m->first[0] = 0;
@@ -102,8 +102,8 @@ static rsh_status market_open(market *m, int64_t n, int64_t ngains, const rshi_g
 
 /* ---- bids ---- */
 
-/* The label that profits the place most at today's prices, or NOBODY, and the profits of the best and of the second
- * choice; buying nothing is a choice too.  Of equals an unmatched one is taken. */
+/* Returns the label that gives the place the most profit at current prices, or NOBODY, and the profits of the best
+ * and the second-best choice.  Buying nothing is a choice too.  Among equal labels an unmatched one wins. */
 static int64_t best_label(const market *m, int64_t place, wide *best, wide *second) {
     int64_t label = NOBODY;
     *best = *second = 0;
@@ -123,9 +123,9 @@ static int64_t best_label(const market *m, int64_t place, wide *best, wide *seco
     return label;
 }
 
-/* The place buys its best label at a price that leaves it `step` below its second choice, and the place that held the
- * label is displaced and returned.  NOBODY if none is, also when the place buys nothing: for want of profit, or since
- * the price of a held label would not rise. */
+/* The place buys its best label at a price that leaves it `step` below its second choice.  Returns the place that
+ * held the label.  Returns NOBODY if no place is displaced, or if the place buys nothing: there is no profit, or the
+ * price of a held label would not rise. */
 static int64_t bid(market *m, int64_t place, wide step) {
     wide best, second;
     int64_t label = best_label(m, place, &best, &second);
@@ -141,7 +141,7 @@ static int64_t bid(market *m, int64_t place, wide step) {
     return holder;
 }
 
-/* Every place bids, then the one it displaced, and so on for at most `patience` bids. */
+/* Every place bids, then the place that it displaced, and so on for at most `patience` bids. */
 static void bid_all(market *m, wide step, int64_t patience) {
     for (int64_t j = 0; j < m->n; j++) m->place_of[j] = NOBODY;
     for (int64_t i = 0; i < m->n; i++) {
@@ -183,7 +183,7 @@ static void heap_put(search *s, int64_t at, int64_t label) {
     s->heap_at[label] = at;
 }
 
-/* Add the label, or move it up after its distance became less. */
+/* Adds the label, or moves it up after its distance decreased. */
 static void heap_raise(search *s, int64_t label) {
     int64_t at = s->heap_at[label];
     if (at == NOBODY) at = s->nheap++;
@@ -208,13 +208,12 @@ static int64_t heap_take(search *s) {
     return nearest;
 }
 
-/* Reach the labels of a place that stands at `distance`; the length of an edge is what it falls short of profit +
- * price.  A way may end at an unmatched label, or at a matched one whose holder then goes without, which costs the
- * holder's profit. */
+/* Reaches the labels of a place at `distance`.  The length of an edge is profit + price - weight.  A path may end at
+ * an unmatched label, or at a matched one whose holder is then left out, which costs the holder's profit. */
 static void reach_from(const market *m, search *s, int64_t place, wide distance) {
     wide start = distance + m->profit[place];
     for (const edge *e = m->edges + m->first[place], *last = m->edges + m->first[place + 1]; e < last; e++) {
-        if (start - ceiling(m, e) >= s->bound) break; /* prices only add to it */
+        if (start - ceiling(m, e) >= s->bound) break; /* prices only increase it */
         int64_t label = e->label, holder = m->place_of[label];
         wide way = start - weight(m, place, e) + m->price[label];
         if (way >= s->bound || way >= s->distance[label]) continue;
@@ -230,7 +229,7 @@ static void reach_from(const market *m, search *s, int64_t place, wide distance)
     }
 }
 
-/* Make the shortest way tight, so that it can be swapped along, and forget the search. */
+/* Updates prices so that the shortest path is tight, and clears the search. */
 static void settle_prices(market *m, search *s, int64_t start) {
     m->profit[start] -= s->bound;
     for (int64_t k = 0; k < s->nreached; k++) {
@@ -246,7 +245,7 @@ static void settle_prices(market *m, search *s, int64_t start) {
     s->nreached = s->nheap = 0;
 }
 
-/* Every place on the way takes the label it reached. */
+/* Every place on the path takes the label that it reached. */
 static void swap_along(market *m, const search *s, int64_t start) {
     int64_t label = s->end, place = NOBODY;
     if (label == NOBODY) return;
@@ -260,8 +259,7 @@ static void swap_along(market *m, const search *s, int64_t start) {
     }
 }
 
-/* Match one more place, or find that the matching is heaviest with somebody left out, by a shortest alternating way
- * (Dijkstra). */
+/* Matches one more place, or finds that leaving a place out is heaviest, by a shortest alternating path (Dijkstra). */
 static void match_place(market *m, search *s, int64_t start) {
     wide second;
     best_label(m, start, &m->profit[start], &second);
@@ -288,9 +286,9 @@ static void pair_unmatched(market *m) {
     }
 }
 
-/* Bids without a step match most places while the dual stays exact; a shortest way for each place left does the rest.
- * The cost is a sort of the edges, and for each place left at worst all edges and n log n; sorted rows and the bound on
- * the way cut most of that. */
+/* Bids without a step match most places while the dual stays exact; a shortest path for each remaining place does
+ * the rest. The cost is a sort of the edges and, for each remaining place, at worst all edges and n log n.  Sorted
+ * rows and the bound on the path avoid most of that. */
 rsh_status rshi_assign(int64_t n, int64_t ngains, const rshi_gain *gains, int64_t *place_of) {
     market m;
     search s;
@@ -307,9 +305,9 @@ rsh_status rshi_assign(int64_t n, int64_t ngains, const rshi_gain *gains, int64_
     return st;
 }
 
-/* An n-th of a part of what all labels weigh at their best places, rounded up. */
+/* 1/n of 1/PARTS of the weight of all labels at their best places, rounded up. */
 static wide auction_step(market *m) {
-    wide sum = 0, *best = m->price; /* nothing has a price yet: it serves as the most that each label weighs */
+    wide sum = 0, *best = m->price; /* not needed yet: it serves as the largest weight of each label */
     for (int64_t i = 0; i < m->n; i++)
         for (const edge *e = m->edges + m->first[i], *end = m->edges + m->first[i + 1]; e < end; e++)
             if (weight(m, i, e) > best[e->label]) best[e->label] = weight(m, i, e);
@@ -331,9 +329,9 @@ static bool beats_identity(const market *m) {
     return sum > identity;
 }
 
-/* An auction: a bid raises a price by a step at least and no price passes what the label is worth by more than a step,
- * so there are about PARTS bids a label at worst; every place ends within a step of its best choice, so the sum is
- * short by n steps at most.  The cost is a sort of the edges and at worst a row for each bid. */
+/* An auction.  A bid raises a price by at least one step, and no price exceeds the value of the label by more than a
+ * step, so there are at most about PARTS bids per label.  Every place ends within one step of its best choice, so
+ * the sum falls short by at most n steps.  The cost is a sort of the edges and at worst one row per bid. */
 rsh_status rshi_assign_approximate(int64_t n, int64_t ngains, const rshi_gain *gains, int64_t *place_of) {
     market m;
     RSH_TRY(market_open(&m, n, ngains, gains, place_of));

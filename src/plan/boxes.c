@@ -12,7 +12,8 @@ static rsh_status push(rshi_boxes *set, const rsh_box *b) {
     return RSH_OK;
 }
 
-/* What is left of `b` without `hole`: on each dim the part below and the part above, then on with what is between. */
+/* Adds `b` without `hole`: in each dim the part below it and the part above it, then continues with the part
+ * between. */
 static rsh_status push_rest(int ndim, rsh_box b, const rsh_box *hole, rshi_boxes *out) {
     for (int d = 0; d < ndim; d++)
         if (hole->lo[d] >= b.hi[d] || hole->hi[d] <= b.lo[d]) return push(out, &b);
@@ -42,7 +43,7 @@ static rsh_status add_box(int ndim, rshi_boxes *set, const rsh_box *b) {
     return push(set, b);
 }
 
-/* The blocks of a piece, one box each. */
+/* Calls fn for each block of a piece. */
 typedef rsh_status (*box_fn)(int ndim, rshi_boxes *set, const rsh_box *b);
 static rsh_status each_block(int ndim, rshi_boxes *set, const rshi_piece *p, int d, rsh_box *b, box_fn fn) {
     if (d == ndim) return fn(ndim, set, b);

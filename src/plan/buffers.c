@@ -1,25 +1,25 @@
-/* Buffers: how large the buffers of message transport are.
+/* Buffers: the sizes of the buffers for messages.
  *
- * A rank packs what it sends into one buffer, several messages after one another, and takes what comes into another.
- * All contributions to a reduction are held together before they are combined, so the second is divided into a slot for
- * each.  Sizes are the same on every rank, for both ends of a message cut it alike. */
+ * A rank packs several messages, one after another, into one buffer, and receives into another.  All contributions
+ * to a reduction are held together before they are combined, so the second buffer has a slot for each.  Sizes are
+ * the same on every rank, because both ends of a message must cut it at the same places. */
 #include "plan/impl.h"
 
-/* Where neither a ceiling nor small tensors say otherwise: a few messages each way.  Many ranks of a node have less:
- * what all of them have on the way should stay in the caches that they share. */
-#define BUFFER_BYTES ((int64_t)1 << 20)
-#define CROWD_BYTES ((int64_t)512 << 10)
-#define CROWD 16 /* ranks of a node */
+/* Used unless the ceiling or small tensors require less: a few messages each way.  If many ranks share a node, their
+ * buffers should fit into the caches that they share. */
+#define BUFFER_BYTES     ((int64_t)1 << 20)
+#define LARGE_NODE_BYTES ((int64_t)512 << 10)
+#define LARGE_NODE       16 /* ranks on one node */
 
-/* What the tensors ask for, in bytes: to hold one element to send, and one of each contribution; and to take a whole
- * stream at once. */
+/* What the tensors need, in bytes: space for one element to send, for one of each contribution, and for a whole
+ * stream. */
 typedef struct need {
     int64_t send, recv;
     int64_t stream, contributions;
-    int64_t most; /* bytes of a buffer */
+    int64_t most; /* upper limit for a buffer */
 } need;
 
-/* Elements of the largest part, or a bound that is quickly found. */
+/* The number of elements of the largest part, or an upper bound that is fast to compute. */
 static int64_t largest_part(const rsh_layout *l) {
     int64_t n = 1;
     if (!rshi_layout_plain(l)) return rsh_layout_count(l);
@@ -34,7 +34,7 @@ static int64_t largest_part(const rsh_layout *l) {
     return n;
 }
 
-/* The most ranks that hold the same elements. */
+/* The largest number of ranks that hold the same elements. */
 static rsh_status most_holders(const rsh_layout *l, int64_t *most) {
     *most = 1;
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
@@ -47,11 +47,12 @@ static rsh_status most_holders(const rsh_layout *l, int64_t *most) {
     return RSH_OK;
 }
 
-/* The most contributions to one element: partial positions, or in the transposed map whoever may have taken it. */
+/* The largest number of contributions to one element.  In a transposed map every rank that may have read it
+ * contributes. */
 static rsh_status most_contributions(const rshi_pair *pair, int64_t *n) {
     *n = pair->contributions;
     if (!pair->transposed) return RSH_OK;
-    if (rshi_layout_irregular(pair->to)) { /* copies are pieces of their own: any rank may hold one */
+    if (pair->to_overlaps) { /* copies are separate pieces: any rank may hold one */
         *n = rsh_layout_nranks(pair->to);
         return RSH_OK;
     }
@@ -78,12 +79,12 @@ static rsh_status add_need(const rshi_pair *pair, need *out) {
     return RSH_OK;
 }
 
-/* Does some node have so many ranks of the plan?  Those of a node follow one another in by_node. */
-static bool has_crowd(const rsh_plan *p) {
-    if (p->ranks_per_node && !p->node_of && p->ranks_per_node < CROWD) return false;
-    if (!p->node_of) return p->nranks >= CROWD;
-    for (int64_t i = CROWD - 1; i < p->nranks; i++) {
-        int64_t first = p->rank[p->by_node[i - CROWD + 1]], last = p->rank[p->by_node[i]];
+/* Are so many ranks of the plan on one node?  In node_order they are adjacent. */
+static bool has_large_node(const rsh_plan *p) {
+    if (p->ranks_per_node && !p->node_of && p->ranks_per_node < LARGE_NODE) return false;
+    if (!p->node_of) return p->nranks >= LARGE_NODE;
+    for (int64_t i = LARGE_NODE - 1; i < p->nranks; i++) {
+        int64_t first = p->rank[p->node_order[i - LARGE_NODE + 1]], last = p->rank[p->node_order[i]];
         if (rshi_plan_node(p, first) == rshi_plan_node(p, last)) return true;
     }
     return false;
@@ -104,7 +105,7 @@ static rsh_status refuse(int64_t least, int64_t ceiling) {
                      (long long)least, (long long)ceiling);
 }
 
-/* Make both buffers fit under the ceiling: half each, unless one needs less or reductions need more. */
+/* Makes both buffers fit under the ceiling: half each, unless one needs less or reductions need more. */
 static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
     int64_t least = n->send + n->recv, room = p->ceiling - p->scratch_bytes;
     if (room < least) {
@@ -120,12 +121,12 @@ static rsh_status keep_under_ceiling(rsh_plan *p, const need *n) {
 }
 
 rsh_status rshi_plan_size_buffers(rsh_plan *p) {
-    need n = {.send = 1, .recv = 1, .contributions = 1, .most = has_crowd(p) ? CROWD_BYTES : BUFFER_BYTES};
+    need n = {.send = 1, .recv = 1, .contributions = 1, .most = has_large_node(p) ? LARGE_NODE_BYTES : BUFFER_BYTES};
     for (int64_t t = 0; t < p->n; t++)
         if (p->pair[t].scratch_bytes && !p->pair[t].transposed)
             p->scratch_bytes = rshi_scratch_start(p->scratch_bytes) + p->pair[t].scratch_bytes;
     RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
-                "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: combine in order",
+                "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: use RSH_REDUCE_IN_ORDER",
                 (long long)p->scratch_bytes, (long long)p->ceiling);
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(&p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);

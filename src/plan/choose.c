@@ -1,21 +1,21 @@
-/* Choose: the chain of layouts that each tensor passes through.
+/* Choose: picks the chain of each tensor.
  *
- * A few chains are proposed for each tensor, and the cheapest wins: fewest bytes moved, then fewest between nodes, then
- * the smaller of the largest send and receive, then the smallest largest send, then fewest stages.  Costs are counted
- * by walking the edges of all ranks; if these are too many, what is held by whom decides.  Sums by node always have
- * the same chain: their bits depend on it. */
+ * A few chains are proposed, and the cheapest wins: fewest bytes moved, then fewest between nodes, then the smaller
+ * of the largest send and receive, then the smallest largest send, then fewest stages.  Costs are counted by walking
+ * the edges of all ranks.  If there are too many edges, simple counts of ranks and nodes decide.  Sums by node
+ * always have the same chain, because their bits depend on it. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define WALK_LIMIT ((int64_t)1 << 16) /* edges of a tensor that are walked for each chain, and pairs of ranks */
+#define WALK_LIMIT ((int64_t)1 << 16) /* most edges of a tensor, and pairs of ranks, for which costs are counted */
 
 /* ---- what may be proposed ---- */
 
 typedef struct proposal {
     rshi_chain chain;
-    bool slice, forward;
+    bool split, forward;
 } proposal;
 
 typedef struct proposals {
@@ -23,33 +23,33 @@ typedef struct proposals {
     int n;
 } proposals;
 
-static void propose(proposals *out, rshi_chain chain, bool slice, bool forward) {
+static void propose(proposals *out, rshi_chain chain, bool split, bool forward) {
     out->list[out->n++] = (proposal){chain, false, forward};
-    if (slice) out->list[out->n++] = (proposal){chain, true, forward};
+    if (split) out->list[out->n++] = (proposal){chain, true, forward};
 }
 
-/* The first one is taken if costs cannot be counted.  If elements grow wider, ranks that pass them on would move more
- * bytes than they must. */
+/* The first proposal is used if costs cannot be counted.  If a conversion makes elements wider, ranks that pass them
+ * on would move more bytes than necessary. */
 static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
     proposals out = {.n = 0};
     int64_t bytes = rshi_mul_most(rsh_layout_count(pair->to), pair->wire_size);
     bool wider = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)) > pair->wire_size;
-    bool slice = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && rshi_layout_has_replicas(pair->from);
-    bool copies = rshi_layout_has_replicas(pair->to) && !pair->keep && (!pair->irregular || pair->reduce);
-    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, slice, false);
+    bool split = !pair->keep && !pair->by_node && bytes >= 8 * RSHI_SLICE_BYTES && rshi_layout_has_replicas(pair->from);
+    bool copies = rshi_layout_has_replicas(pair->to) && !pair->keep && (!pair->from_overlaps || pair->reduce);
+    if (copies && pair->reduce) propose(&out, RSHI_CHAIN_ALL, split, false);
     if (copies && pair->by_node) return out;
     if (copies && !pair->reduce && p->several_nodes && !wider) {
-        propose(&out, RSHI_CHAIN_NODE, slice, false);
+        propose(&out, RSHI_CHAIN_NODE, split, false);
         for (int forward = 0; forward < 2 && bytes >= 2 * RSHI_SLICE_BYTES; forward++)
-            propose(&out, RSHI_CHAIN_ALL, slice, forward);
+            propose(&out, RSHI_CHAIN_ALL, split, forward);
     }
-    propose(&out, RSHI_CHAIN_DIRECT, slice && !(pair->irregular && !pair->reduce), false);
+    propose(&out, RSHI_CHAIN_DIRECT, split && !(pair->from_overlaps && !pair->reduce), false);
     return out;
 }
 
 /* ---- counting ---- */
 
-/* Compared from the first to the last. */
+/* In the order of comparison. */
 typedef struct cost {
     int64_t moved, between, most, send, stages;
 } cost;
@@ -58,7 +58,7 @@ typedef struct counting {
     const rsh_plan *p;
     int64_t *sent, *received; /* owned: by ordinal */
     int64_t edges;
-    bool fits; /* can the bytes of the whole plan be counted? */
+    bool fits; /* does the number of bytes of the plan fit in an int64? */
     cost c;
 } counting;
 
@@ -80,7 +80,7 @@ static rsh_status count_edge(void *ctx, const rshi_edge *e) {
 
 /* RSH_ERUNTIME: there are too many edges. */
 static rsh_status count_cost(counting *w, int64_t tensor) {
-    rshi_walk walk = {.p = w->p, .take = count_edge, .ctx = w};
+    rshi_walk walk = {.p = w->p, .emit = count_edge, .ctx = w};
     rsh_status st = RSH_OK;
     w->c = (cost){.stages = rshi_chain_stages(w->p, &w->p->pair[tensor])};
     w->edges = 0;
@@ -107,7 +107,7 @@ static bool is_cheaper(const cost *a, const cost *b) {
 }
 
 static void set_chain(rshi_pair *pair, const proposal *x) {
-    pair->chain = x->chain, pair->slice = x->slice, pair->forward = x->forward;
+    pair->chain = x->chain, pair->split = x->split, pair->forward = x->forward;
 }
 
 /* ---- without counting ---- */
@@ -123,28 +123,28 @@ static rsh_status count_nodes(const rsh_plan *p, const rsh_layout *l, int64_t *c
     return RSH_OK;
 }
 
-/* Holders of a part that are on a node, wherever that is. */
-typedef struct place {
+/* A part, and a node on which a rank holds it. */
+typedef struct part_on_node {
     int64_t part, node;
-} place;
+} part_on_node;
 
 static int by_part(const void *a, const void *b) {
-    const place *x = a, *y = b;
+    const part_on_node *x = a, *y = b;
     if (x->part != y->part) return x->part < y->part ? -1 : 1;
     return (x->node > y->node) - (x->node < y->node);
 }
 
-/* Do so few ranks of a node hold the same that less than a sixteenth of the bytes would be kept from crossing?  Only
- * asked of layouts whose parts are equal or apart. */
+/* Do so few ranks of a node hold the same part that a chain by node would save less than a sixteenth of the bytes
+ * between nodes?  False for layouts whose parts may overlap without being equal. */
 static rsh_status is_scattered(const rsh_plan *p, const rsh_layout *to, bool *scattered) {
     int64_t n = rsh_layout_nranks(to), different = 0;
     *scattered = false;
     if (!rshi_layout_has_groups(to)) return RSH_OK;
-    place *list = rshi_alloc((size_t)rshi_max(n, 1), sizeof *list);
+    part_on_node *list = rshi_alloc((size_t)rshi_max(n, 1), sizeof *list);
     if (!list) return rshi_nomem();
     for (int64_t i = 0; i < n; i++) {
         rshi_holding h = rshi_layout_holding(to, i);
-        list[i] = (place){h.part, rshi_plan_node(p, rshi_layout_rank_at(to, i))};
+        list[i] = (part_on_node){h.part, rshi_plan_node(p, rshi_layout_rank_at(to, i))};
     }
     qsort(list, (size_t)n, sizeof *list, by_part);
     for (int64_t i = 0; i < n; i++) different += !i || by_part(&list[i - 1], &list[i]);
@@ -153,7 +153,7 @@ static rsh_status is_scattered(const rsh_plan *p, const rsh_layout *to, bool *sc
     return RSH_OK;
 }
 
-/* Sources that are fewer than nodes would each send to several, whoever wants what. */
+/* If there are fewer sources than nodes, each source would have to send to several nodes. */
 static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const proposals *x) {
     int64_t nodes = 0;
     bool scattered;
@@ -163,7 +163,7 @@ static rsh_status choose_by_ranks(const rsh_plan *p, rshi_pair *pair, const prop
     if (scattered) pair->chain = RSHI_CHAIN_DIRECT;
     RSH_TRY(count_nodes(p, pair->to, &nodes));
     for (int i = 0; i < x->n; i++)
-        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].slice && !x->list[i].forward &&
+        if (x->list[i].chain == RSHI_CHAIN_ALL && !x->list[i].split && !x->list[i].forward &&
             rsh_layout_nranks(pair->from) < nodes)
             set_chain(pair, &x->list[i]);
     return RSH_OK;
@@ -185,21 +185,21 @@ static rsh_status choose_by_cost(counting *w, rshi_pair *pair, int64_t tensor, c
     return RSH_OK;
 }
 
-/* The chain of an equal pair before it, if there is one. */
+/* Copies the chain of an equal pair before it, if there is one. */
 static bool choose_as_before(const rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
     for (int64_t i = t - 1; i >= 0 && i >= t - 1024; i--) {
         const rshi_pair *other = &p->pair[i];
         if (!rsh_layout_equal(pair->src, other->src) || !rsh_layout_equal(pair->dst, other->dst)) continue;
-        pair->chain = other->chain, pair->slice = other->slice, pair->forward = other->forward;
+        pair->chain = other->chain, pair->split = other->split, pair->forward = other->forward;
         pair->by_node = other->by_node, pair->scratch_bytes = other->scratch_bytes;
         return true;
     }
     return false;
 }
 
-/* Sums whose node results no destination would read are not made by node.  There is one chain for sums by node. */
-static rsh_status settle_by_node(rsh_plan *p, int64_t t) {
+/* Plans a sum in order if no destination would read a result of a node.  Sums by node have only one proposal. */
+static rsh_status drop_unused_node_results(rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
     proposals x = propose_chains(p, pair);
     set_chain(pair, &x.list[0]);
@@ -211,7 +211,7 @@ static rsh_status settle_by_node(rsh_plan *p, int64_t t) {
 static rsh_status choose_chain(counting *w, rsh_plan *p, int64_t t) {
     rshi_pair *pair = &p->pair[t];
     if (choose_as_before(p, t)) return RSH_OK;
-    if (pair->by_node) RSH_TRY(settle_by_node(p, t));
+    if (pair->by_node) RSH_TRY(drop_unused_node_results(p, t));
     proposals x = propose_chains(p, pair);
     set_chain(pair, &x.list[0]);
     if (x.n == 1) return RSH_OK;

@@ -1,4 +1,4 @@
-/* Explain: a plan as text or JSON, factorised or for one rank. */
+/* Explain: prints a plan, or one rank of it, as text or JSON. */
 #include "plan/impl.h"
 
 #include <jansson.h>
@@ -16,7 +16,7 @@ static void add_layouts(json_t *o, const rsh_plan *p) {
     json_object_set_new(o, "tensors", list);
 }
 
-/* ---- factors: along each dim, how many source and destination parts there are and how many pairs of them meet ---- */
+/* ---- per dim: number of source parts, of destination parts, and of pairs that overlap ---- */
 
 typedef struct factor {
     int64_t from_parts, to_parts, meetings;
@@ -238,8 +238,9 @@ static rsh_status print_rank(const rsh_plan *p, int64_t rank, const rsh_sink *si
 
 rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form, const rsh_sink *sink) {
     RSH_NEEDS(p);
-    RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "a plan is printed to no sink");
-    RSH_REQUIRE(form == RSH_PRINT_TEXT || form == RSH_PRINT_JSON, RSH_EVALUE, "%d is not a form of print", (int)form);
+    RSH_REQUIRE(sink && sink->write, RSH_EVALUE, "printing a plan needs a sink with a write function");
+    RSH_REQUIRE(form == RSH_PRINT_TEXT || form == RSH_PRINT_JSON, RSH_EVALUE,
+                "form must be a value of rsh_print_format, got %d", (int)form);
     if (form == RSH_PRINT_JSON) return print_json(p, rank, sink);
     return rank < 0 ? print_totals(p, sink) : print_rank(p, rank, sink);
 }

@@ -1,32 +1,25 @@
 /* Grouped side: one layout of a pair, with its ranks grouped by identical part. */
-#include "plan/sums.h"
+#include "plan/totals.h"
 
 bool rshi_grouped_side_fits(const rsh_layout *l) {
     if (rsh_layout_describe(l)->is_boxes) return true;
-    return rshi_layout_has_groups(l) && (!rshi_layout_product(l) || rshi_rulers_fit(l));
+    return rshi_layout_has_groups(l) && (!rshi_layout_product(l) || rshi_dim_blocks_fit(l));
 }
 
 /* ---- who holds what ---- */
 
 static int64_t partial_of(const rshi_grouped_side *s, int64_t group) { return group % s->partials; }
 
-/* The groups of each rank, from the holders of each group. */
-static rsh_status list_held(const rsh_plan *p, bool only_first, rshi_grouped_side *s) {
-    int64_t total = s->first_holder[s->groups];
-    s->first_held = rshi_calloc((size_t)p->nranks + 2, sizeof *s->first_held);
-    s->held = rshi_alloc((size_t)total + 1, sizeof *s->held);
-    if (!s->first_held || !s->held) return rshi_nomem();
+static rsh_status list_group_of(const rsh_plan *p, bool only_first, rshi_grouped_side *s) {
+    s->group_of = rshi_alloc((size_t)p->nranks + 1, sizeof *s->group_of);
+    if (!s->group_of) return rshi_nomem();
+    for (int64_t q = 0; q < p->nranks; q++) s->group_of[q] = -1;
     for (int64_t g = 0; g < s->groups; g++)
-        for (int64_t i = s->first_holder[g]; i < s->first_holder[g + 1]; i++)
-            if (!only_first || !partial_of(s, g)) s->first_held[s->holder[i] + 2]++;
-    for (int64_t q = 0; q < p->nranks; q++) {
-        s->single = s->single && s->first_held[q + 2] <= 1;
-        s->first_held[q + 2] += s->first_held[q + 1];
-    }
-    for (int64_t g = 0; g < s->groups; g++)
-        for (int64_t i = s->first_holder[g]; i < s->first_holder[g + 1]; i++)
-            if (!only_first || !partial_of(s, g))
-                s->held[s->first_held[s->holder[i] + 1]++] = (rshi_held){g, i - s->first_holder[g]};
+        for (int64_t i = s->first_holder[g]; i < s->first_holder[g + 1]; i++) {
+            if (only_first && partial_of(s, g)) continue;
+            s->single = s->single && s->group_of[s->holder[i]] < 0;
+            s->group_of[s->holder[i]] = g;
+        }
     return RSH_OK;
 }
 
@@ -37,8 +30,8 @@ static rsh_status list_turns(const rsh_plan *p, rshi_grouped_side *s) {
     return RSH_OK;
 }
 
-/* Every group has as many holders as there are positions along the axes that replicate.  `where`: a position of each
- * part. */
+/* Every group has as many holders as there are positions along the axes that replicate.  `where` gets one position
+ * of each part. */
 static rsh_status list_mesh(const rsh_plan *p, rshi_grouped_side *s, int64_t *where) {
     int64_t n = rshi_layout_positions(s->l), k = n / s->groups;
     for (int64_t g = 0; g <= s->groups; g++) s->first_holder[g] = g * k;
@@ -91,8 +84,6 @@ static rsh_status fill_mesh(filling *f, const int64_t *where) {
         for (int64_t k = 0; k < n; k++) s->size[i] += rshi_piece_count(s->l, &list[k]);
         rshi_free(list);
         RSH_TRY(st);
-        for (int d = 0; d < s->ndim && s->product; d++)
-            s->coordinate[i * s->ndim + d] = rshi_layout_cut_coordinate(s->l, d, where[i]);
     }
     s->first_cell[s->parts] = f->n;
     return RSH_OK;
@@ -129,9 +120,7 @@ static rsh_status side_room(rshi_grouped_side *s, int64_t holders) {
     s->holder = rshi_alloc((size_t)holders + 1, sizeof *s->holder);
     s->first_cell = rshi_alloc((size_t)s->parts + 1, sizeof *s->first_cell);
     s->size = rshi_calloc((size_t)s->parts + 1, sizeof *s->size);
-    if (s->product) s->coordinate = rshi_alloc((size_t)(s->parts * s->ndim) + 1, sizeof *s->coordinate);
-    bool room = s->first_holder && s->holder && s->first_cell && s->size && (!s->product || s->coordinate);
-    return room ? RSH_OK : rshi_nomem();
+    return s->first_holder && s->holder && s->first_cell && s->size ? RSH_OK : rshi_nomem();
 }
 
 static int64_t count_parts(const rshi_grouped_side *s) {
@@ -153,7 +142,7 @@ static rsh_status fill_side(const rsh_plan *p, rshi_progress *w, rshi_grouped_si
     if (!st) st = list_mesh(p, s, where);
     if (!st) st = fill_mesh(&f, where);
     rshi_free(where);
-    for (int d = 0; d < s->ndim && s->product && !st; d++) st = rshi_ruler_make(s->l, d, &s->ruler[d]);
+    for (int d = 0; d < s->ndim && s->product && !st; d++) st = rshi_dim_blocks_make(s->l, d, &s->blocks[d]);
     return st;
 }
 
@@ -162,7 +151,7 @@ rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool o
     bool boxes = rsh_layout_describe(l)->is_boxes;
     rshi_grouped_side *s = out;
     *s = (rshi_grouped_side){.l = l, .ndim = rsh_layout_ndim(l), .product = rshi_layout_product(l), .single = true};
-    rshi_progress_pass(w, RSHI_PASS_HALF);
+    rshi_progress_pass(w, RSHI_PASS_SIDE);
     s->partials = rshi_layout_partials(l);
     s->parts = count_parts(s);
     s->groups = s->parts * s->partials;
@@ -175,40 +164,30 @@ rsh_status rshi_grouped_side_make(const rsh_plan *p, const rsh_layout *l, bool o
         RSH_TRY(fill_side(p, w, s));
     }
     count_holders(s);
-    RSH_TRY(list_held(p, only_first, s));
+    RSH_TRY(list_group_of(p, only_first, s));
     return list_turns(p, s);
 }
 
 void rshi_grouped_side_free(rshi_grouped_side *s) {
     rshi_free(s->first_holder);
     rshi_free(s->holder);
-    rshi_free(s->first_held);
-    rshi_free(s->held);
+    rshi_free(s->group_of);
     rshi_free(s->turn);
     rshi_free(s->first_cell);
     rshi_free(s->cell);
     rshi_free(s->size);
-    rshi_free(s->coordinate);
-    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_ruler_free(&s->ruler[d]);
+    for (int d = 0; d < RSH_MAX_NDIM; d++) rshi_dim_blocks_free(&s->blocks[d]);
 }
 
 /* ---- cells ---- */
 
-int64_t rshi_clip_common(int ndim, const rshi_stripe *a, const rshi_clip *b) {
+int64_t rshi_cells_common(int ndim, const rshi_stripe *a, const rshi_stripe *b) {
     int64_t n = 1;
     for (int d = 0; d < ndim && n; d++) {
-        const rshi_stripe *x = &a[d], *y = &b->set[d];
+        const rshi_stripe *x = &a[d], *y = &b[d];
         int64_t lo = rshi_max(x->lo, y->lo), hi = rshi_min(rshi_stripe_end(x), rshi_stripe_end(y));
-        if (d == b->dim) lo = rshi_max(lo, b->lo), hi = rshi_min(hi, b->hi);
         if (lo >= hi) return 0;
         n *= x->count == 1 && y->count == 1 ? hi - lo : rshi_stripe_common(x, y, lo, hi);
     }
     return n;
-}
-
-void rshi_clip_hull(int ndim, const rshi_clip *c, rshi_stripe *out) {
-    for (int d = 0; d < ndim; d++) out[d] = c->set[d];
-    if (c->dim < 0) return;
-    rshi_stripe *s = &out[c->dim];
-    *s = rshi_stripe_range(rshi_max(c->lo, s->lo), rshi_min(c->hi, rshi_stripe_end(s)));
 }

@@ -1,15 +1,16 @@
-/* Lower bound: the least that any plan must move, from what ranks hold and need, never from edges.
+/* Lower bound: the least that any plan must move, computed from what ranks hold and need, never from edges.
  *
- * Without reductions a rank must receive what it needs and does not hold.  With them, an element with contributors C
- * and destinations D needs at least |C| + |D| - 1 transfers, one less if a contributor is also a destination. */
+ * Without reductions a rank must receive what it needs and does not hold.  With reductions an element with
+ * contributors C and destinations D needs at least |C| + |D| - 1 transfers, one less if a contributor is also a
+ * destination. */
 #include "plan/boxes.h"
 #include "plan/impl.h"
 
 #include <stdlib.h>
 
-#define FEW_PAIRS 4096 /* pieces of both sides that are compared one by one; boxes beyond that are looked up */
+#define FEW_PAIRS 4096 /* most pairs of pieces that are compared one by one; with more, boxes are searched */
 
-/* A piece that a rank needs, while the boxes are looked up that it may hold already. */
+/* A piece that a rank needs, while the boxes are searched that the rank may hold. */
 typedef struct lookup {
     const rsh_layout *from;
     const rshi_piece *b;
@@ -34,7 +35,7 @@ static rsh_status look_up_held(const rshi_pair *pair, int64_t rank, const rshi_p
     return RSH_OK;
 }
 
-/* Elements of the pair that a rank holds on both sides. */
+/* Counts the elements that a rank needs, and those of them that it holds. */
 static rsh_status held_by(const rshi_pair *pair, int64_t rank, int64_t *need, int64_t *held) {
     rshi_piece *a = NULL, *b = NULL;
     int64_t na = 0, nb = 0;
@@ -59,7 +60,7 @@ out:
     return st;
 }
 
-/* Bytes of an element that is copied: a sender could convert it, and divide it before that. */
+/* The smallest size of an element that is copied: a sender could convert it, after dividing it. */
 static int64_t least_size(const rshi_pair *pair) {
     return rshi_min((int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
                     (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)));
@@ -79,18 +80,18 @@ static rsh_status copy_bound(const rshi_pair *pair, rshi_progress *w, int64_t *b
 
 typedef struct reducing {
     const rshi_pair *pair;
-    int64_t wire_size; /* bytes of a contribution on its way */
+    int64_t wire_size; /* bytes of a contribution that is sent */
     const rshi_piece *b;
     rshi_progress *w;
-    int64_t bytes, ranks; /* ranks: whose pieces were looked at */
+    int64_t bytes, ranks; /* ranks: progress */
     struct seen {
-        int64_t position, number, n; /* a source piece, whichever contribution: at its first holder; elements of b */
-    } *seen;                         /* owned */
+        int64_t position, number, n; /* a source piece at its first holder, for any contribution; its elements in b */
+    } * seen;                        /* owned */
     int64_t nseen, room;
-    rshi_boxes rest; /* of b, with irregular sources */
+    rshi_boxes rest; /* of b, if pieces of the source overlap */
 } reducing;
 
-/* The number of a piece among those of its part, the same on all holders. */
+/* The number of a piece in its part, the same on all holders. */
 static int64_t piece_number(const rsh_layout *l, const rshi_piece *a, int64_t i) {
     int64_t n = 0;
     if (a->flat) return i;
@@ -98,7 +99,7 @@ static int64_t piece_number(const rsh_layout *l, const rshi_piece *a, int64_t i)
     return n;
 }
 
-/* Contributions to b that a rank holds. */
+/* Lists the contributions to b that a rank holds. */
 static rsh_status see_contributions(reducing *r, int64_t rank) {
     const rsh_layout *from = r->pair->from;
     rshi_piece *list = NULL;
@@ -137,7 +138,7 @@ static rsh_status each_holder(reducing *r, rank_fn fn) {
     return rshi_progress_at(r->w, r->ranks, rsh_layout_nranks(to));
 }
 
-/* Pieces of irregular sources overlap one another: what is left of b without those of a rank. */
+/* Removes the pieces of a rank from the rest of b. */
 static rsh_status take_out(reducing *r, int64_t rank) {
     rshi_piece *list = NULL;
     int64_t n = 0;
@@ -147,7 +148,7 @@ static rsh_status take_out(reducing *r, int64_t rank) {
     return st;
 }
 
-static rsh_status count_contributed_irregular(reducing *r, int64_t *count) {
+static rsh_status count_contributed_overlapping(reducing *r, int64_t *count) {
     int ndim = rsh_layout_ndim(r->pair->to);
     rsh_status st = rshi_boxes_add(ndim, &r->rest, r->b);
     if (!st) st = each_holder(r, take_out);
@@ -156,7 +157,7 @@ static rsh_status count_contributed_irregular(reducing *r, int64_t *count) {
     return st;
 }
 
-/* Elements of b that some rank that needs b holds a contribution to. */
+/* Counts the elements of b to which a rank that needs b holds a contribution. */
 static rsh_status count_contributed(reducing *r, int64_t *count) {
     r->nseen = *count = 0;
     RSH_TRY(each_holder(r, see_contributions));
@@ -166,7 +167,7 @@ static rsh_status count_contributed(reducing *r, int64_t *count) {
     return RSH_OK;
 }
 
-/* Bytes to bring the contributions to n elements of b together, and to hand out the results. */
+/* The bytes to collect the contributions to n elements of b and to distribute the results. */
 static int64_t reduce_bytes(const reducing *r, const rshi_piece *b, int64_t n, int64_t contributed) {
     const rshi_pair *pair = r->pair;
     int64_t copies = rshi_piece_holders(pair->to, b) * (pair->fill_others ? 1 : rshi_layout_partials(pair->to));
@@ -177,14 +178,14 @@ static int64_t reduce_bytes(const reducing *r, const rshi_piece *b, int64_t n, i
 static rsh_status each_target(void *ctx, const rshi_piece *b) {
     reducing *r = ctx;
     int64_t contributed;
-    if (rshi_layout_irregular(r->pair->to) && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
+    if (r->pair->to_overlaps && !rshi_piece_first_copy(r->pair->to, b)) return RSH_OK;
     r->b = b;
-    RSH_TRY((r->pair->irregular ? count_contributed_irregular : count_contributed)(r, &contributed));
+    RSH_TRY((r->pair->from_overlaps ? count_contributed_overlapping : count_contributed)(r, &contributed));
     r->bytes += reduce_bytes(r, b, rshi_piece_count(r->pair->to, b), contributed);
     return RSH_OK;
 }
 
-/* The transposed map hands out what is summed here, in elements of `to`. */
+/* A transposed map distributes what is collected here, in elements of `to`. */
 static rsh_status reduce_bound(const rshi_pair *pair, rshi_progress *w, int64_t *bytes) {
     int64_t to_size = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     reducing r = {.pair = pair, .w = w};
@@ -211,22 +212,12 @@ rsh_status rshi_lower_bound(const rsh_plan *p, rshi_progress *w, int64_t *bytes)
 
 /* ---- between nodes ---- */
 
-typedef struct ranked {
-    int64_t node, rank;
-} ranked;
-
-static int by_node(const void *a, const void *b) {
-    const ranked *x = a, *y = b;
-    if (x->node != y->node) return x->node < y->node ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
 typedef struct piece_list {
     rshi_piece *piece;
     int64_t n, room;
 } piece_list;
 
-/* Two ranks hold the same piece if it is equal at its first holder. */
+/* Ranks hold the same piece if it is equal at its first holder. */
 static rshi_piece first_holder(const rsh_layout *l, const rshi_piece *p) {
     rshi_piece f;
     rshi_piece_at_holder(l, p, 0, &f);
@@ -241,7 +232,7 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return 0;
 }
 
-/* any_partial: the same at every partial position. */
+/* any_partial: pieces are the same at every partial position. */
 static rsh_status add_pieces(const rsh_layout *l, int64_t rank, bool any_partial, piece_list *out) {
     rshi_piece *list = NULL;
     int64_t n = 0;
@@ -255,10 +246,12 @@ static rsh_status add_pieces(const rsh_layout *l, int64_t rank, bool any_partial
     return st;
 }
 
-/* The pieces that ranks of a node hold, each once. */
-static rsh_status list_pieces(const rsh_layout *l, const ranked *ranks, int64_t n, bool any_partial, piece_list *out) {
+/* Lists the pieces that ranks of a node hold, each once. */
+static rsh_status list_pieces(const rsh_plan *p, const rsh_layout *l, const rshi_node_ranks *ranks, bool any_partial,
+                              piece_list *out) {
     int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) RSH_TRY(add_pieces(l, ranks[i].rank, any_partial, out));
+    for (int64_t i = 0; i < ranks->n; i++)
+        RSH_TRY(add_pieces(l, p->rank[rshi_node_ranks_ordinal(ranks, i)], any_partial, out));
     if (out->n) qsort_r(out->piece, (size_t)out->n, sizeof *out->piece, by_place, (void *)l);
     for (int64_t i = 0; i < out->n; i++)
         if (!i || by_place(&out->piece[kept - 1], &out->piece[i], (void *)l)) out->piece[kept++] = out->piece[i];
@@ -266,11 +259,11 @@ static rsh_status list_pieces(const rsh_layout *l, const ranked *ranks, int64_t 
     return RSH_OK;
 }
 
-/* A piece that a node needs, while the boxes are looked up that its ranks may hold. */
+/* A piece that a node needs, while the boxes are searched that its ranks may hold. */
 typedef struct lacking {
     const rshi_pair *pair;
     const rshi_piece *b;
-    const piece_list *a; /* what they hold, by number of the box */
+    const piece_list *a; /* what they hold, by box number */
     int64_t n;
 } lacking;
 
@@ -289,7 +282,7 @@ static rsh_status take_off_box(void *ctx, int64_t box) {
     return RSH_OK;
 }
 
-/* Elements of b that no piece of the list has. */
+/* Counts the elements of b that are in no piece of the list. */
 static rsh_status count_missing(const rshi_pair *pair, const piece_list *a, const rshi_piece *b, int64_t *n) {
     lacking m = {pair, b, a, rshi_piece_count(pair->to, b)};
     bool look = rsh_layout_describe(pair->from)->is_boxes && a->n > FEW_PAIRS / 16;
@@ -301,14 +294,14 @@ static rsh_status count_missing(const rshi_pair *pair, const piece_list *a, cons
     return RSH_OK;
 }
 
-/* What one node must take in: what its ranks need together less what they hold together. */
-static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t n, int64_t *bytes) {
+/* Adds what a node must receive: what its ranks need together, less what they hold together. */
+static rsh_status node_need(const rsh_plan *p, const rshi_pair *pair, const rshi_node_ranks *ranks, int64_t *bytes) {
     piece_list a = {0}, b = {0};
     rsh_status st = RSH_OK;
     int64_t need = 0;
     bool any_partial = !pair->keep && !pair->fill_others;
-    st = list_pieces(pair->from, ranks, n, false, &a);
-    if (!st) st = list_pieces(pair->to, ranks, n, any_partial, &b);
+    st = list_pieces(p, pair->from, ranks, false, &a);
+    if (!st) st = list_pieces(p, pair->to, ranks, any_partial, &b);
     for (int64_t j = 0; j < b.n && !st; j++) {
         if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
         int64_t lacks = 0;
@@ -321,21 +314,22 @@ static rsh_status node_need(const rshi_pair *pair, const ranked *ranks, int64_t 
     return st;
 }
 
-/* The same where pieces overlap one another without being equal: as sets of boxes. */
-static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks, int64_t n, int64_t *bytes) {
+/* The same for pieces that overlap without being equal, as sets of boxes. */
+static rsh_status node_need_overlapping(const rsh_plan *p, const rshi_pair *pair, const rshi_node_ranks *ranks,
+                                        int64_t *bytes) {
     piece_list a = {0}, b = {0};
     int ndim = rsh_layout_ndim(pair->to);
     rsh_status st = RSH_OK;
     int64_t partials = pair->keep || !pair->fill_others ? rshi_layout_partials(pair->to) : 1, need = 0;
     bool any_partial = !pair->keep && !pair->fill_others;
-    st = list_pieces(pair->from, ranks, n, false, &a);
-    if (!st) st = list_pieces(pair->to, ranks, n, any_partial, &b);
-    for (int64_t p = 0; p < partials && !st; p++) {
+    st = list_pieces(p, pair->from, ranks, false, &a);
+    if (!st) st = list_pieces(p, pair->to, ranks, any_partial, &b);
+    for (int64_t k = 0; k < partials && !st; k++) {
         rshi_boxes set = {0};
         for (int64_t i = 0; i < b.n && !st; i++)
-            if (rshi_piece_partial(pair->to, &b.piece[i]) == p) st = rshi_boxes_add(ndim, &set, &b.piece[i]);
+            if (rshi_piece_partial(pair->to, &b.piece[i]) == k) st = rshi_boxes_add(ndim, &set, &b.piece[i]);
         for (int64_t i = 0; i < a.n && !st; i++)
-            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == p)
+            if (!pair->keep || rshi_piece_partial(pair->from, &a.piece[i]) == k)
                 st = rshi_boxes_remove(ndim, &set, &a.piece[i]);
         need += rshi_boxes_count(ndim, &set);
         rshi_boxes_free(&set);
@@ -346,36 +340,30 @@ static rsh_status node_need_irregular(const rshi_pair *pair, const ranked *ranks
     return st;
 }
 
-/* Reductions are left out: the bound stays true but is not tight for them. */
-static rsh_status node_bound(const rsh_plan *p, const ranked *list, rshi_progress *w, int64_t *bytes) {
+static rsh_status copies_need(const rsh_plan *p, const rshi_pair *pair, const rshi_node_ranks *ranks, int64_t *bytes) {
+    bool overlaps = pair->from_overlaps || pair->to_overlaps;
+    return (overlaps ? node_need_overlapping : node_need)(p, pair, ranks, bytes);
+}
+
+/* Omits reductions: the bound stays valid, but it is not tight for them. */
+rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes) {
+    *bytes = 0;
+    if (!rshi_plan_has_nodes(p)) return RSH_OK;
     rshi_progress_pass(w, (uint64_t)p->n * RSHI_PASS_NODE_BOUND);
     for (int64_t i = 0, n; i < p->nranks; i += n) {
+        rshi_node_ranks ranks =
+            rshi_plan_node_ranks(p, rshi_plan_node(p, p->rank[p->node_order ? p->node_order[i] : i]));
+        n = ranks.n;
         RSH_TRY(rshi_progress_at(w, i, p->nranks));
-        for (n = 1; i + n < p->nranks && list[i + n].node == list[i].node;) n++;
         for (int64_t t = 0; t < p->n; t++)
-            if (!p->pair[t].reduce) {
-                bool odd = p->pair[t].irregular || rshi_layout_irregular(p->pair[t].to);
-                RSH_TRY((odd ? node_need_irregular : node_need)(&p->pair[t], list + i, n, bytes));
-            }
+            if (!p->pair[t].reduce) RSH_TRY(copies_need(p, &p->pair[t], &ranks, bytes));
     }
     return RSH_OK;
 }
 
-rsh_status rshi_lower_bound_between_nodes(const rsh_plan *p, rshi_progress *w, int64_t *bytes) {
-    *bytes = 0;
-    if (!rshi_plan_has_nodes(p)) return RSH_OK;
-    ranked *list = rshi_alloc((size_t)p->nranks, sizeof *list);
-    if (!list) return rshi_nomem();
-    for (int64_t i = 0; i < p->nranks; i++) list[i] = (ranked){rshi_plan_node(p, p->rank[i]), p->rank[i]};
-    qsort(list, (size_t)p->nranks, sizeof *list, by_node);
-    rsh_status st = node_bound(p, list, w, bytes);
-    rshi_free(list);
-    return st;
-}
-
 /* ---- into one node ---- */
 
-/* A result to which some contribution lies elsewhere has to come in, or to be finished here with what does. */
+/* If a contribution lies on another node, either it or the result must enter this node. */
 typedef struct missing {
     const rsh_plan *p;
     const rshi_pair *pair;
@@ -386,7 +374,7 @@ typedef struct missing {
 static rsh_status add_missing(void *ctx, const rshi_piece *a) {
     missing *m = ctx;
     const rshi_pair *pair = m->pair;
-    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
+    if (pair->from_overlaps && !rshi_piece_first_copy(pair->from, a)) return RSH_OK;
     for (int64_t i = 0; i < pair->contributions; i++) {
         rshi_piece at;
         rshi_piece_at_partial(pair->from, a, i, &at);
@@ -397,11 +385,11 @@ static rsh_status add_missing(void *ctx, const rshi_piece *a) {
     return RSH_OK;
 }
 
-static rsh_status reduction_need(const rsh_plan *p, const rshi_pair *pair, const ranked *ranks, int64_t n,
+static rsh_status reduction_need(const rsh_plan *p, const rshi_pair *pair, int64_t node, const rshi_node_ranks *ranks,
                                  int64_t *bytes) {
     piece_list b = {0};
-    missing m = {.p = p, .pair = pair, .node = ranks->node};
-    rsh_status st = list_pieces(pair->to, ranks, n, !pair->fill_others, &b);
+    missing m = {.p = p, .pair = pair, .node = node};
+    rsh_status st = list_pieces(p, pair->to, ranks, !pair->fill_others, &b);
     for (int64_t j = 0; j < b.n && !st; j++) {
         if (pair->fill_others && rshi_piece_partial(pair->to, &b.piece[j])) continue;
         m.b = &b.piece[j];
@@ -412,21 +400,16 @@ static rsh_status reduction_need(const rsh_plan *p, const rshi_pair *pair, const
     return st;
 }
 
-static rsh_status pair_need(const rsh_plan *p, const rshi_pair *pair, const ranked *list, int64_t n, int64_t *bytes) {
-    bool odd = pair->irregular || rshi_layout_irregular(pair->to);
-    if (pair->reduce) return rshi_layout_irregular(pair->to) ? RSH_OK : reduction_need(p, pair, list, n, bytes);
-    return odd ? node_need_irregular(pair, list, n, bytes) : node_need(pair, list, n, bytes);
-}
-
 rsh_status rshi_lower_bound_into_node(const rsh_plan *p, int64_t node, int64_t *bytes) {
-    ranked *list = rshi_alloc((size_t)p->nranks, sizeof *list);
-    int64_t n = 0;
-    rsh_status st = list ? RSH_OK : rshi_nomem();
+    rshi_node_ranks ranks = rshi_plan_node_ranks(p, node);
     *bytes = 0;
-    for (int64_t i = 0; i < p->nranks && !st; i++)
-        if (rshi_plan_node(p, p->rank[i]) == node) list[n++] = (ranked){node, p->rank[i]};
-    for (int64_t t = 0; t < p->n && n && !st; t++)
-        if (!p->pair[t].transposed) st = pair_need(p, &p->pair[t], list, n, bytes);
-    rshi_free(list);
-    return st;
+    for (int64_t t = 0; t < p->n; t++) {
+        const rshi_pair *pair = &p->pair[t];
+        if (pair->transposed) continue;
+        if (!pair->reduce)
+            RSH_TRY(copies_need(p, pair, &ranks, bytes));
+        else if (!pair->to_overlaps)
+            RSH_TRY(reduction_need(p, pair, node, &ranks, bytes));
+    }
+    return RSH_OK;
 }

@@ -1,10 +1,9 @@
-/* Node groups: the contributions to a reduction, by the node that they lie on.
+/* Node groups: the contributions to a reduction, by node.
  *
- * A contribution has one holder for each replica of the source.  Replica j is made of holder number j of every
- * contribution, and a destination takes all contributions from one replica.  Those that lie on one node are a group,
- * and groups are in the order of their lowest position.  Each node combines its group before nodes exchange anything,
- * unless that makes the bytes no fewer (results travel in the accumulator type), or no destination would read the
- * results. */
+ * A contribution has one holder for each replica of the source.  Replica j consists of holder number j of every
+ * contribution, and a destination reads all contributions from one replica.  Those on one node are a group; groups
+ * are sorted by their lowest position.  Each node combines its group before nodes exchange anything.  It does not if
+ * that saves no bytes, since results travel in the accumulator type, or if no destination would read the results. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -33,7 +32,7 @@ int64_t rshi_replica(const rsh_plan *p, const rshi_pair *pair, const rshi_piece 
         if (n > most) most = n, equals = 0;
         equals += n == most;
     }
-    int64_t number = turn % equals;
+    int64_t number = rshi_candidate_at_turn(turn, equals);
     for (int64_t j = 0;; j++)
         if (contributions_on(p, pair, a, j, node) == most && number-- == 0) return j;
 }
@@ -74,8 +73,8 @@ static void list_groups(const placed *list, int64_t n, rshi_node_groups *g) {
 
 /* ---- does any destination read the results of nodes? ---- */
 
-/* The bits are the same in order if the only node is the destination's own.  A single result would merely be converted,
- * and for f8e4m3 a conversion ends differently than a reduction if the value is too large. */
+/* If the only group is on the rank's own node, the bits are the same in order.  A single result would only be
+ * converted; for f8e4m3 a conversion handles values that are too large differently than a reduction. */
 bool rshi_reads_in_order(const rsh_plan *p, const rshi_pair *pair, const rshi_node_groups *g, int64_t rank) {
     if (!g->combined) return true;
     return g->n == 1 && (g->group->node == rshi_plan_node(p, rank) || rsh_layout_dtype(pair->to) == RSH_F8E4M3);
@@ -89,7 +88,7 @@ typedef struct reading {
     bool found;
 } reading;
 
-/* Does holder j of the region's destination piece take anything from this replica by node? */
+/* Does holder j of the region's destination piece read results of this replica? */
 static rsh_status holder_reads_by_node(reading *r, const rshi_region *region, int64_t j) {
     int64_t rank = rshi_piece_holder(r->pair->to, region->b, j);
     if (rshi_reads_in_order(r->walk.p, r->pair, r->groups, rank)) return RSH_OK;
@@ -114,7 +113,7 @@ static rsh_status piece_reads_by_node(void *ctx, const rshi_piece *b) {
     return r->found ? RSH_ERUNTIME : RSH_OK; /* ends the search */
 }
 
-/* Several groups of the only replica are read by every destination. */
+/* If there are several groups and one replica, every destination reads the results. */
 static rsh_status is_read_by_node(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                   const rshi_node_groups *g, bool *is_read) {
     rshi_piece first;
@@ -131,8 +130,8 @@ static rsh_status is_read_by_node(const rsh_plan *p, const rshi_pair *pair, cons
 
 /* ---- */
 
-rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
-                                 rshi_node_groups *g) {
+static rsh_status find_groups(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t replica,
+                              rshi_node_groups *g) {
     int64_t n = pair->contributions;
     placed *list = rshi_alloc((size_t)n, sizeof *list);
     *g = (rshi_node_groups){.replica = replica};
@@ -153,7 +152,7 @@ rsh_status rshi_node_groups_find(const rsh_plan *p, const rshi_pair *pair, const
     return g->combined ? is_read_by_node(p, pair, a, g, &g->combined) : RSH_OK;
 }
 
-void rshi_node_groups_free(rshi_node_groups *g) {
+static void free_groups(rshi_node_groups *g) {
     rshi_free(g->position);
     rshi_free(g->group);
     rshi_free(g->group_of);
@@ -170,7 +169,7 @@ struct rshi_kept_groups {
 };
 
 void rshi_kept_groups_free(rshi_kept_groups *k) {
-    if (k) rshi_node_groups_free(&k->groups);
+    if (k) free_groups(&k->groups);
     rshi_free(k);
 }
 
@@ -188,10 +187,10 @@ rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, i
     rshi_piece_at_holder(pair->from, &first, 0, &first);
     if (k->tensor == tensor && k->groups.replica == replica && rshi_same_piece(pair->from, &k->first, &first))
         return RSH_OK;
-    rshi_node_groups_free(&k->groups);
-    k->tensor = -1; /* not complete */
+    free_groups(&k->groups);
+    k->tensor = -1; /* incomplete until the end */
     k->first = first;
-    RSH_TRY(rshi_node_groups_find(w->p, pair, a, replica, &k->groups));
+    RSH_TRY(find_groups(w->p, pair, a, replica, &k->groups));
     k->tensor = tensor;
     return RSH_OK;
 }

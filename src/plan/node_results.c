@@ -1,53 +1,48 @@
-/* Node results: what each node combines of a reduction, in scratch, before nodes exchange anything.
+/* Node results: what each node combines in scratch, before nodes exchange anything.
  *
- * The ranks of a group share the work: the source piece, whose elements they all hold a contribution to, is cut along
- * its longest dim into one slice each, and in stage 0 every rank combines its own.  A rank's scratch holds its slices
- * as dense blocks, one piece after the other, so every rank can tell where another's lie without being told. */
+ * All ranks of a group hold a contribution to the same source piece.  The piece is cut along its longest dim into
+ * one portion per rank, and in stage 0 every rank combines its portion.  A rank's scratch holds its portions
+ * densely, one piece after another, so every rank can compute where the portions of others lie. */
 #include "plan/impl.h"
 
-/* One rank of a group, at a source piece of its own. */
+/* One rank of a group, at one of its source pieces. */
 typedef struct member {
     const rsh_plan *p;
     const rshi_pair *pair;
-    const rshi_piece *a; /* at this rank */
+    const rshi_piece *a;            /* at this rank */
     const rshi_node_groups *groups; /* borrowed from the walk */
-    const rshi_node_group *group; /* the rank's; NULL: nothing is combined by nodes */
-    int64_t number; /* of the rank in its group */
+    const rshi_node_group *group;   /* the rank's group; NULL: it combines nothing */
+    int64_t number;                 /* index of the rank in its group */
 } member;
 
-/* ---- slices ---- */
+/* ---- portions ---- */
 
 static int64_t longest_extent(const rsh_layout *l, const rshi_piece *a, int *dim) {
-    int64_t extent = rsh_layout_ndim(l) ? 0 : 1;
-    *dim = 0;
-    for (int d = 0; d < rsh_layout_ndim(l); d++) {
-        int64_t size = rshi_stripe_size(&a->set[d]);
-        if (size > extent) *dim = d, extent = size;
-    }
-    return extent;
+    *dim = rshi_piece_longest_dim(l, a);
+    return rsh_layout_ndim(l) ? rshi_stripe_size(&a->set[*dim]) : 1;
 }
 
-rshi_piece_slice rshi_piece_slice_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
-    rshi_piece_slice s;
+rshi_portion rshi_portion_of(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+    rshi_portion s;
     int64_t extent = longest_extent(l, a, &s.dim);
-    s.start = rshi_slice_start(extent, n, i);
-    s.end = rshi_slice_start(extent, n, i + 1);
+    s.start = rshi_even_start(extent, n, i);
+    s.end = rshi_even_start(extent, n, i + 1);
     return s;
 }
 
-int64_t rshi_piece_slice_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
+int64_t rshi_portion_at(const rsh_layout *l, const rshi_piece *a, int64_t n, int64_t i) {
     int dim;
-    return rshi_slice_at(longest_extent(l, a, &dim), n, i);
+    return rshi_even_part_at(longest_extent(l, a, &dim), n, i);
 }
 
-static int64_t slice_extent(const rshi_piece *a, const rshi_piece_slice *s, int d) {
+static int64_t portion_extent(const rshi_piece *a, const rshi_portion *s, int d) {
     return d == s->dim ? s->end - s->start : rshi_stripe_size(&a->set[d]);
 }
 
-static int64_t slice_count(const rsh_layout *l, const rshi_piece *a, const rshi_piece_slice *s) {
+static int64_t portion_count(const rsh_layout *l, const rshi_piece *a, const rshi_portion *s) {
     int64_t n = 1;
     if (!rsh_layout_ndim(l)) return s->end - s->start;
-    for (int d = 0; d < rsh_layout_ndim(l); d++) n *= slice_extent(a, s, d);
+    for (int d = 0; d < rsh_layout_ndim(l); d++) n *= portion_extent(a, s, d);
     return n;
 }
 
@@ -59,7 +54,7 @@ static void find_group(member *m) {
     m->number = rshi_find(m->group->position, m->group->n, sizeof own, own);
 }
 
-/* A group of one needs no scratch unless its contribution is widened. */
+/* A group of one needs scratch only if its contribution is widened. */
 bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g, const rshi_node_group *group) {
     return g->combined && (group->n > 1 || rshi_pair_accumulator(pair) != rsh_layout_dtype(pair->from));
 }
@@ -67,7 +62,7 @@ bool rshi_node_group_has_result(const rshi_pair *pair, const rshi_node_groups *g
 static rsh_status member_init(member *m, rshi_walk *w, int64_t tensor, const rshi_piece *a) {
     const rshi_pair *pair = &w->p->pair[tensor];
     *m = (member){.p = w->p, .pair = pair, .a = a};
-    if (pair->irregular && !rshi_piece_first_copy(pair->from, a)) return RSH_OK; /* nobody reads it */
+    if (pair->from_overlaps && !rshi_piece_first_copy(pair->from, a)) return RSH_OK; /* it is not read */
     RSH_TRY(rshi_walk_groups(w, tensor, a, rshi_piece_holder_index(pair->from, a, a->rank), &m->groups));
     find_group(m);
     if (!rshi_node_group_has_result(pair, m->groups, m->group)) m->group = NULL;
@@ -80,19 +75,19 @@ static rsh_status piece_scratch(rshi_walk *w, int64_t tensor, const rshi_piece *
     *count = 0;
     RSH_TRY(member_init(&m, w, tensor, a));
     if (!m.group) return RSH_OK;
-    rshi_piece_slice s = rshi_piece_slice_of(from, a, m.group->n, m.number);
-    *count = slice_count(from, a, &s);
+    rshi_portion s = rshi_portion_of(from, a, m.group->n, m.number);
+    *count = portion_count(from, a, &s);
     return RSH_OK;
 }
 
-/* Elements of scratch that a rank's pieces before `until` take; NULL: all of them. */
+/* Counts the elements of scratch for the pieces of a rank that precede `until`; NULL: for all of them. */
 static rsh_status scratch_before(const rsh_plan *p, const rshi_pair *pair, int64_t rank, const rshi_piece *until,
                                  int64_t *count) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     rshi_walk walk = {.p = p};
     *count = 0;
-    if (until && rshi_layout_plain(pair->from)) return RSH_OK; /* one piece a rank */
+    if (until && rshi_layout_plain(pair->from)) return RSH_OK; /* there is one piece per rank */
     rsh_status st = rshi_layout_pieces(pair->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t more;
@@ -151,8 +146,8 @@ rsh_status rshi_plan_scratch_bytes(const rsh_plan *p, int64_t rank, int64_t *byt
 
 /* ---- pieces in scratch ---- */
 
-rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
-                                  const rshi_piece_slice *s, rshi_piece *out) {
+rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, const rshi_portion *s,
+                                  rshi_piece *out) {
     int64_t before, step = 1;
     RSH_TRY(scratch_before(p, pair, a->rank, a, &before));
     *out = *a;
@@ -160,7 +155,7 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
     out->flat = true;
     for (int d = rsh_layout_ndim(pair->from) - 1; d >= 0; d--) {
         out->step[d] = step;
-        step *= slice_extent(a, s, d);
+        step *= portion_extent(a, s, d);
     }
     out->at[0] = before - (rsh_layout_ndim(pair->from) ? s->start * out->step[s->dim] : 0);
     return RSH_OK;
@@ -168,10 +163,10 @@ rsh_status rshi_node_result_piece(const rsh_plan *p, const rshi_pair *pair, cons
 
 /* ---- edges of stage 0 ---- */
 
-/* The group's contributions, at the same replica, in the order of their positions. */
+/* Lists the group's contributions, at the same replica, in ascending position. */
 static rshi_piece *list_sources(const member *m, rshi_walk *w) {
     const rsh_layout *from = m->pair->from;
-    rshi_piece *src = rshi_walk_room(w, m->group->n);
+    rshi_piece *src = rshi_walk_source_room(w, m->group->n);
     for (int64_t i = 0; src && i < m->group->n; i++) {
         rshi_piece_at_partial(from, m->a, m->group->position[i], &src[i]);
         rshi_piece_at_holder(from, &src[i], m->groups->replica, &src[i]);
@@ -179,12 +174,12 @@ static rshi_piece *list_sources(const member *m, rshi_walk *w) {
     return src;
 }
 
-/* The edge by which rank number `number` of the group makes its slice of the result. */
-static rsh_status give_slice(const member *m, int64_t tensor, int64_t number, rshi_walk *w) {
+/* Emits the edge by which rank number `number` of the group combines its portion. */
+static rsh_status emit_portion(const member *m, int64_t tensor, int64_t number, rshi_walk *w) {
     const rsh_layout *from = m->pair->from;
-    rshi_piece_slice s = rshi_piece_slice_of(from, m->a, m->group->n, number);
+    rshi_portion s = rshi_portion_of(from, m->a, m->group->n, number);
     rshi_piece *src, dst;
-    if (!slice_count(from, m->a, &s)) return RSH_OK;
+    if (!portion_count(from, m->a, &s)) return RSH_OK;
     if (!(src = list_sources(m, w))) return RSH_ENOMEM;
     RSH_TRY(rshi_node_result_piece(m->p, m->pair, &src[number], &s, &dst));
     rshi_edge e = {.tensor = tensor, .src_layout = from, .dst_layout = from, .dst = &dst, .with = src, .src = src};
@@ -199,15 +194,15 @@ static rsh_status give_slice(const member *m, int64_t tensor, int64_t number, rs
         e.lo[s.dim] = rshi_stripe_at(&dst.set[s.dim], s.start);
         e.hi[s.dim] = rshi_stripe_at(&dst.set[s.dim], s.end - 1) + 1;
     }
-    return rshi_walk_give(w, &e);
+    return rshi_emit_edge(w, &e);
 }
 
-/* Of one source piece of the rank: its own slice, or those of the others, which read it. */
+/* Emits the edge of the rank's own portion of a source piece or, for sends, those of the others' portions. */
 static rsh_status piece_edges(rshi_walk *w, int64_t tensor, const rshi_piece *a) {
     member m;
     RSH_TRY(member_init(&m, w, tensor, a));
     for (int64_t i = 0; m.group && i < m.group->n; i++)
-        if ((i != m.number) == w->sends) RSH_TRY(give_slice(&m, tensor, i, w));
+        if ((i != m.number) == w->sends) RSH_TRY(emit_portion(&m, tensor, i, w));
     return RSH_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Plan: what is to be moved, checked once, with a fingerprint that ranks can compare. */
+/* Plan: checks layouts and options, lists ranks, and takes a fingerprint that ranks can compare. */
 #include "plan/impl.h"
 
 #include <stdio.h>
@@ -25,11 +25,11 @@ rsh_status rshi_check_shapes(const rsh_layout *from, const rsh_layout *to) {
     return rshi_fail(RSH_EVALUE, "the shapes differ: from [%s] to [%s]", a, b);
 }
 
-/* How the partial states of both sides go together. */
-static rsh_status settle_partials(rshi_pair *pair) {
+/* Derives how the partial axes of both sides correspond. */
+static rsh_status derive_partials(rshi_pair *pair) {
     rsh_op a = rsh_layout_op(pair->from), b = rsh_layout_op(pair->to);
     RSH_REQUIRE(!a || !b || a == b, RSH_EUNSUP,
-                "a partial %s does not become a partial %s: go through a layout that is not partial", rsh_op_name(a),
+                "a partial %s cannot become a partial %s: move through a layout without partial axes", rsh_op_name(a),
                 rsh_op_name(b));
     pair->keep = a && b && rshi_layout_same_partials(pair->from, pair->to);
     pair->reduce = a && !pair->keep && rshi_layout_partials(pair->from) > 1;
@@ -39,13 +39,13 @@ static rsh_status settle_partials(rshi_pair *pair) {
     return RSH_OK;
 }
 
-rsh_status rshi_pair_settle(rshi_pair *pair) {
-    RSH_TRY(settle_partials(pair));
+rsh_status rshi_pair_derive(rshi_pair *pair) {
+    RSH_TRY(derive_partials(pair));
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
             f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to));
     pair->wire_size = pair->reduce ? e : rshi_min(e, f);
-    pair->irregular = rshi_layout_irregular(pair->from);
-    pair->odd = rshi_layout_irregular(pair->to);
+    pair->from_overlaps = rshi_layout_irregular(pair->from);
+    pair->to_overlaps = rshi_layout_irregular(pair->to);
     return RSH_OK;
 }
 
@@ -57,12 +57,12 @@ static rsh_status pair_init(rshi_pair *pair, const rsh_layout *from, const rsh_l
     pair->dst = rsh_layout_hold(to);
     pair->from = rsh_layout_hold(from);
     pair->to = rsh_layout_hold(to);
-    return rshi_pair_settle(pair);
+    return rshi_pair_derive(pair);
 }
 
 /* ---- ranks ---- */
 
-/* Ranks of both sides of all tensors, with repetitions. */
+/* Lists the ranks of both sides of all tensors, and removes duplicates. */
 static rsh_status list_by_sorting(rsh_plan *p, int64_t room) {
     int64_t n = 0, *list = p->rank = rshi_alloc((size_t)room, sizeof *list);
     if (!list) return rshi_nomem();
@@ -81,7 +81,7 @@ static void mark_ranks(const rsh_layout *l, bool *named) {
     for (int64_t i = 0, n = rsh_layout_nranks(l); i < n; i++) named[rsh_layout_rank(l, i)] = true;
 }
 
-/* The same without a sort, where ranks are below a modest bound: many tensors mostly name the same ranks. */
+/* The same without sorting, if ranks are small numbers: many tensors mostly name the same ranks. */
 static rsh_status list_by_marking(rsh_plan *p, int64_t bound) {
     bool *named = rshi_calloc((size_t)bound, sizeof *named);
     int64_t *list = p->rank = rshi_alloc((size_t)bound, sizeof *list);
@@ -106,20 +106,21 @@ static rsh_status list_ranks(rsh_plan *p) {
 
 int64_t rshi_plan_ordinal(const rsh_plan *p, int64_t rank) {
     int64_t last = p->nranks - 1;
-    if (last >= 0 && p->rank[last] - p->rank[0] == last) /* consecutive */
+    if (last >= 0 && p->rank[last] - p->rank[0] == last) /* ranks are consecutive */
         return rank >= p->rank[0] && rank <= p->rank[last] ? rank - p->rank[0] : -1;
     return rshi_find(p->rank, p->nranks, sizeof *p->rank, rank);
 }
 
 /* ---- options ---- */
 
-static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
-    RSH_REQUIRE(o->ranks_per_node >= 0, RSH_EVALUE, "ranks_per_node is %lld", (long long)o->ranks_per_node);
+static rsh_status read_nodes(rsh_plan *p, const rsh_plan_opts *o) {
+    RSH_REQUIRE(o->ranks_per_node >= 0, RSH_EVALUE, "ranks_per_node must be at least 0, got %lld",
+                (long long)o->ranks_per_node);
     p->ranks_per_node = o->ranks_per_node;
     if (!o->node_of) return RSH_OK;
     int64_t highest = p->nranks ? p->rank[p->nranks - 1] : -1;
-    RSH_REQUIRE(o->nnode_of > highest, RSH_EVALUE, "the node map has %lld entries; the layouts name rank %lld",
-                (long long)o->nnode_of, (long long)highest);
+    RSH_REQUIRE(o->nnode_of > highest, RSH_EVALUE, "the node map must cover rank %lld, but has only %lld entries",
+                (long long)highest, (long long)o->nnode_of);
     p->node_of = rshi_alloc((size_t)o->nnode_of, sizeof *p->node_of);
     if (!p->node_of) return rshi_nomem();
     memcpy(p->node_of, o->node_of, (size_t)o->nnode_of * sizeof *p->node_of);
@@ -130,27 +131,28 @@ static rsh_status take_nodes(rsh_plan *p, const rsh_plan_opts *o) {
 rsh_status rshi_plan_opts_take(const rsh_plan_opts *opts, rsh_plan_opts *out) {
     *out = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
     RSH_TRY(RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, out));
-    RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "the node map has %lld entries",
+    RSH_REQUIRE(!out->node_of || out->nnode_of >= 0, RSH_EVALUE, "nnode_of must be at least 0, got %lld",
                 (long long)out->nnode_of);
     return RSH_OK;
 }
 
-/* The sums of an adjoint are in order.  A pair that is transposed keeps what the forward plan does. */
+/* Adjoints sum in order.  A transposed pair follows the forward plan.  On one node, contributions are read in order
+ * anyway. */
 static bool adds_by_node(const rsh_plan *p, const rshi_pair *pair) {
     if (p->adjoint && !pair->transposed) return false;
     return p->reduce == RSH_REDUCE_BY_NODE && pair->reduce && p->several_nodes;
 }
 
-static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
+static rsh_status read_opts(rsh_plan *p, const rsh_plan_opts *opts) {
     rsh_plan_opts o;
     RSH_TRY(rshi_plan_opts_take(opts, &o));
-    RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE, "%d is not a way to reduce", (int)o.reduce);
-    RSH_TRY(take_nodes(p, &o));
+    RSH_REQUIRE((unsigned)o.reduce <= RSH_REDUCE_BY_NODE, RSH_EVALUE,
+                "reduce must be a value of rsh_reduce_order, got %d", (int)o.reduce);
+    RSH_TRY(read_nodes(p, &o));
     for (int64_t i = 1; i < p->nranks && rshi_plan_has_nodes(p) && !p->several_nodes; i++)
         p->several_nodes = rshi_plan_node(p, p->rank[i]) != rshi_plan_node(p, p->rank[0]);
     p->reduce = o.reduce;
-    for (int64_t t = 0; t < p->n; t++)
-        p->pair[t].by_node = adds_by_node(p, &p->pair[t]);
+    for (int64_t t = 0; t < p->n; t++) p->pair[t].by_node = adds_by_node(p, &p->pair[t]);
     p->messages = o.messages;
     p->has_ceiling = o.has_max_scratch;
     p->ceiling = o.max_scratch_bytes > INT64_MAX ? INT64_MAX : (int64_t)o.max_scratch_bytes;
@@ -161,7 +163,7 @@ static rsh_status take_opts(rsh_plan *p, const rsh_plan_opts *opts) {
 
 static uint64_t hash_number(uint64_t h, int64_t x) { return rshi_hash(&x, sizeof x, h); }
 
-void rshi_plan_take_fingerprint(rsh_plan *p) {
+static void set_fingerprint(rsh_plan *p) {
     uint64_t h = hash_number(RSHI_PLAN_VERSION, p->n);
     for (int64_t t = 0; t < p->n; t++) {
         h = hash_number(h, (int64_t)rsh_layout_hash(p->pair[t].src));
@@ -194,11 +196,11 @@ static rsh_status plan_init(rsh_plan *p, int64_t n, const rsh_layout *const *fro
         if (p->adjoint) RSH_TRY(rshi_pair_transpose(&p->pair[t]));
     }
     RSH_TRY(list_ranks(p));
-    RSH_TRY(take_opts(p, opts));
+    RSH_TRY(read_opts(p, opts));
     RSH_TRY(rshi_plan_choose_chains(p));
     p->stages = count_stages(p);
     RSH_TRY(rshi_plan_size_buffers(p));
-    rshi_plan_take_fingerprint(p);
+    set_fingerprint(p);
     return RSH_OK;
 }
 
@@ -219,7 +221,7 @@ rsh_status rshi_plan_make(int64_t n, const rsh_layout *const *from, const rsh_la
 rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
                              const rsh_plan_opts *opts, rsh_plan **out) {
     RSH_REQUIRE(n >= 0 && (!n || (from && to)) && out, RSH_EVALUE,
-                "a plan for %lld tensors needs their layouts and a place for the result", (long long)n);
+                "a plan for %lld tensors needs two layouts for each and a place for the result", (long long)n);
     return rshi_plan_make(n, from, to, opts, false, out);
 }
 
@@ -229,7 +231,8 @@ rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to, const rsh_
 
 rsh_plan *rsh_plan_hold(const rsh_plan *p) {
     rsh_plan *held = (rsh_plan *)p; /* only the count of references changes */
-    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own keeps it alive */
+    /* the caller's reference keeps it alive */
+    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed);
     return held;
 }
 
@@ -243,7 +246,7 @@ void rsh_plan_free(rsh_plan *p) {
     }
     rshi_free(p->pair);
     rshi_free(p->node_of);
-    rshi_free(p->by_node);
+    rshi_free(p->node_order);
     rshi_free(atomic_load_explicit(&p->totals, memory_order_relaxed));
     rshi_free(p->rank);
     rshi_free(p);

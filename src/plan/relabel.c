@@ -1,4 +1,4 @@
-/* Relabel: give the destination's parts to the ranks that already hold most of them. */
+/* Relabel: gives the destination's parts to the ranks that already hold most of them. */
 #include "plan/impl.h"
 #include "plan/assign.h"
 
@@ -11,7 +11,7 @@ typedef struct gain_list {
     int64_t n, room;
 } gain_list;
 
-/* The ranks of all destinations, ascending: places and labels are ordinals of this list. */
+/* The ranks of all destinations, ascending.  Places and labels are ordinals in this list. */
 typedef struct rank_list {
     int64_t *rank;
     int64_t n;
@@ -26,9 +26,7 @@ typedef struct counting {
     int64_t size;
 } counting;
 
-static int64_t ordinal(const rank_list *l, int64_t rank) {
-    return rshi_find(l->rank, l->n, sizeof *l->rank, rank);
-}
+static int64_t ordinal(const rank_list *l, int64_t rank) { return rshi_find(l->rank, l->n, sizeof *l->rank, rank); }
 
 static rsh_status list_ranks(int64_t n, const rsh_layout *const *to, rank_list *out) {
     int64_t total = 0, k = 0;
@@ -49,7 +47,7 @@ static rsh_status push(gain_list *l, rshi_gain g) {
     return RSH_OK;
 }
 
-/* Every rank of the list that holds source piece a would keep what a and b have in common. */
+/* Every listed rank that holds source piece a would keep what a and b have in common. */
 static rsh_status count_holders(void *ctx, const rshi_piece *a) {
     counting *c = ctx;
     int64_t bytes = rshi_pieces_common(c->to, a, c->b) * c->size, partials = rshi_layout_partials(c->from);
@@ -90,7 +88,7 @@ static int by_pair(const void *a, const void *b) {
     return (x->j > y->j) - (x->j < y->j);
 }
 
-/* Add up gains of the same pair. */
+/* Adds up gains of the same pair. */
 static void merge(gain_list *l) {
     int64_t n = 0;
     if (l->n) qsort(l->gain, (size_t)l->n, sizeof *l->gain, by_pair);
@@ -119,13 +117,13 @@ static rsh_status solve(int64_t places, const rsh_plan_opts *opts, gain_list *ga
     merge(gains);
     *exact = places <= EXACT_LIMIT;
     RSH_REQUIRE(*exact || opts->approximate, RSH_EUNSUP,
-                "relabelling is exact up to %d ranks; %lld were given: allow an approximate answer to go on",
+                "relabelling is exact up to %d ranks, got %lld: set opts.approximate to accept an approximate answer",
                 EXACT_LIMIT, (long long)places);
     return *exact ? rshi_assign(places, gains->n, gains->gain, place_of)
                   : rshi_assign_approximate(places, gains->n, gains->gain, place_of);
 }
 
-/* What rank r held goes to the rank at place_of[ordinal of r]. */
+/* The part of rank r goes to the rank at place_of[ordinal of r]. */
 static rsh_status renumber(const rsh_layout *to, const rank_list *ranks, const int64_t *place_of, rsh_layout **out) {
     int64_t n = rshi_layout_positions(to), *list = rshi_alloc((size_t)n + 1, sizeof *list);
     if (!list) return rshi_nomem();
@@ -148,7 +146,7 @@ static rsh_status renumber_all(int64_t n, const rsh_layout *const *to, const ran
 }
 
 rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from, const rsh_layout *const *to,
-                              const rsh_plan_opts *opts, rsh_layout **relabelled, bool *exact) {
+                            const rsh_plan_opts *opts, rsh_layout **relabelled, bool *exact) {
     gain_list gains = {0};
     rank_list ranks = {0};
     bool is_exact = true;

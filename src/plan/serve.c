@@ -1,36 +1,36 @@
-/* Serve: which of the ranks that hold a source piece gives it to a destination.
+/* Serve: which holder of a source piece serves a destination?
  *
- * This is the one rule.  Whoever receives, sends, transposes or adds up asks here.  The destination's own copy comes
- * first, then the holders on its node, then all others.  Among k candidates in mesh order number `turn` mod k serves,
- * so that replicas share the work. */
+ * This is the only serving rule.  Code that receives, sends, transposes or counts asks here.  The destination's own
+ * copy comes first, then copies on its node, then all others.  Among k candidates in mesh order, candidate `turn`
+ * mod k serves, so that replicas share the work. */
 #include "plan/impl.h"
 
-/* Candidates for one destination: all holders, or those on its node. */
+/* The candidates for one destination: all holders, or those on its node. */
 typedef struct candidates {
     int64_t n;
-    bool near; /* only holders on the destination's node count */
-    int64_t own; /* the destination itself, the only candidate; -1: it holds nothing */
+    bool on_node; /* only holders on the destination's node are candidates */
+    int64_t own;  /* holder number of the destination itself, which is then the only candidate; -1: it is no holder */
 } candidates;
 
-/* Looks for holders among the ranks of the node, or, if these are more, for the node among the holders. */
+/* Searches the holders or the ranks of the node, whichever are fewer. */
 int64_t rshi_holders_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node) {
     int64_t k = rshi_piece_holders(l, a), n = 0;
     if (k == 1) return rshi_plan_node(p, rshi_piece_holder(l, a, 0)) == node;
-    rshi_crew c = rshi_plan_crew(p, node);
+    rshi_node_ranks c = rshi_plan_node_ranks(p, node);
     for (int64_t j = 0; j < k && k <= c.n; j++) n += rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node;
     for (int64_t i = 0; i < c.n && k > c.n; i++)
-        n += rshi_piece_holder_index(l, a, p->rank[rshi_crew_ordinal(&c, i)]) >= 0;
+        n += rshi_piece_holder_index(l, a, p->rank[rshi_node_ranks_ordinal(&c, i)]) >= 0;
     return n;
 }
 
-/* The next holder after number j that is on the node; INT64_MAX: none. */
+/* Returns the next holder after number j on the node; INT64_MAX: none. */
 static int64_t next_holder_on(const rsh_plan *p, const rsh_layout *l, const rshi_piece *a, int64_t node, int64_t j) {
     int64_t k = rshi_piece_holders(l, a), next = INT64_MAX;
-    rshi_crew c = rshi_plan_crew(p, node);
+    rshi_node_ranks c = rshi_plan_node_ranks(p, node);
     for (j++; k <= c.n && j < k; j++)
         if (rshi_plan_node(p, rshi_piece_holder(l, a, j)) == node) return j;
     for (int64_t i = 0; i < c.n && k > c.n; i++) {
-        int64_t at = rshi_piece_holder_index(l, a, p->rank[rshi_crew_ordinal(&c, i)]);
+        int64_t at = rshi_piece_holder_index(l, a, p->rank[rshi_node_ranks_ordinal(&c, i)]);
         if (at >= j) next = rshi_min(next, at);
     }
     return next;
@@ -41,18 +41,18 @@ static candidates candidates_for(const rsh_plan *p, const rsh_layout *from, cons
     if (own >= 0) return (candidates){1, false, own};
     candidates c = {rshi_piece_holders(from, a), false, -1};
     if (p->several_nodes && c.n > 1) {
-        int64_t near = rshi_holders_on(p, from, a, rshi_plan_node(p, rank));
-        if (near) c.n = near, c.near = true;
+        int64_t on_node = rshi_holders_on(p, from, a, rshi_plan_node(p, rank));
+        if (on_node) c.n = on_node, c.on_node = true;
     }
     return c;
 }
 
-/* The candidate at that turn as a holder number. */
+/* Returns the holder number of the candidate at that turn. */
 static int64_t candidate_at(const rsh_plan *p, const rsh_layout *from, const rshi_piece *a, const candidates *c,
                             int64_t rank, int64_t turn) {
-    int64_t i = turn % c->n;
+    int64_t i = rshi_candidate_at_turn(turn, c->n);
     if (c->own >= 0) return c->own;
-    if (!c->near) return i;
+    if (!c->on_node) return i;
     int64_t node = rshi_plan_node(p, rank), j = -1;
     do j = next_holder_on(p, from, a, node, j);
     while (i-- > 0);
@@ -60,7 +60,7 @@ static int64_t candidate_at(const rsh_plan *p, const rsh_layout *from, const rsh
 }
 
 int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a, int64_t rank) {
-    if (pair->by_node) return 1; /* a replica as a whole */
+    if (pair->by_node) return 1; /* a replica serves as a whole */
     return candidates_for(p, pair->from, a, rank).n;
 }
 

@@ -1,18 +1,18 @@
-/* Share: a rank's edges as transfers, loops over the indices of parts.
+/* Share: a rank's edges as transfers, which are loops over the indices of parts.
  *
- * An edge is a product over dims of the runs that source and destination have in common; each combination of runs is a
- * transfer with at most two loops a dim.  A rank may have as many neighbours as there are ranks, so edges become
- * transfers one by one, and numbers that the transfer before has too are not written again. */
+ * An edge is a product over dims of the runs that source and destination have in common.  Each combination of runs
+ * is a transfer with at most two loops per dim.  A rank may have as many neighbours as there are ranks.  So edges
+ * become transfers one at a time, and numbers that are equal to those of the transfer before are shared with it. */
 #include "plan/impl.h"
 
 #include <string.h>
 
-#define FIRST_CHUNK ((size_t)1 << 10) /* bytes; chunks double from there */
-#define LARGEST_CHUNK ((size_t)1 << 21)
+#define FIRST_CHUNK     ((size_t)1 << 10) /* bytes; each next chunk has twice the size */
+#define LARGEST_CHUNK   ((size_t)1 << 21)
 #define EVERY_OTHER_BIT 0x5555u
-#define MANY ((int64_t)1 << 14)       /* transfers: an array of these is mapped, and what stays unused never touched */
+#define MANY            ((int64_t)1 << 14) /* transfers: larger arrays are mapped; unused pages cost nothing */
 
-/* Memory that never moves, for ends and numbers. */
+/* Memory for ends and numbers, which never moves. */
 typedef struct chunk {
     struct chunk *next;
     size_t used, bytes; /* of `at` */
@@ -24,41 +24,41 @@ typedef struct transfers {
     int64_t n, room;
 } transfers;
 
-/* Two stripes that meet, and what they were seen to have in common. */
+/* Two stripes, and the runs that they have in common. */
 typedef struct meeting {
     rshi_stripe a, b;
     int64_t lo, hi;
     rshi_runs runs;
-    rshi_run one; /* where both are ranges: there is one run, which is found faster than looked up */
+    rshi_run one; /* if both stripes are ranges: their only run */
 } meeting;
 
-/* The numbers of an end, and what they are for. */
+/* The numbers of an end, and the loops that they belong to. */
 typedef struct placed {
     const int64_t *first, *step;
-    int ndim; /* of `first`; 0: there is none yet */
+    int ndim; /* of `first`; 0: none yet */
     bool flat;
-    int64_t loops;              /* number of the loops that `step` is for */
+    int64_t loops;              /* number of the loops that `step` belongs to */
     int64_t unit[RSH_MAX_NDIM]; /* flat: the step of one index of each dim */
 } placed;
 
-/* A share with what it owns. */
+/* A share with everything that it owns. */
 typedef struct share {
     rsh_share shown;
     transfers copies, receives, sends;
-    chunk *chunk;     /* the one at hand first */
-    int64_t *scratch; /* by tensor, or NULL */
-    meeting met[RSH_MAX_NDIM];        /* of the edge at hand */
-    const rshi_run *at[RSH_MAX_NDIM]; /* the combination at hand */
-    struct {                          /* the loops at hand: many transfers have the same */
-        int64_t number;               /* counts what `which` has been; 0: there are none yet */
-        unsigned which;               /* two bits a dim: a loop over blocks, and over those of a block */
-        bool repeats;                 /* one of them runs over blocks, whose distance is in the run */
+    chunk *chunk;                     /* the newest */
+    int64_t *scratch;                 /* by tensor, or NULL */
+    meeting met[RSH_MAX_NDIM];        /* of the current edge */
+    const rshi_run *at[RSH_MAX_NDIM]; /* the current combination of runs */
+    struct {                          /* the current loops, which many transfers share */
+        int64_t number;               /* increases when `which` changes; 0: none yet */
+        unsigned which;               /* two bits per dim: a loop over blocks, and one inside a block */
+        bool repeats;                 /* one of them loops over blocks, whose distance is in the run */
         const int *dim;
         const int64_t *rounds;
     } loops;
-    placed dst, src; /* the last ones of either kind */
-    int64_t series;    /* of the edge before, if the next of it can be made like that; 0: no */
-    transfers *before; /* where its transfer is, the last one */
+    placed dst, src;   /* the last destination and source */
+    int64_t series;    /* of the edge before, if the next edge can be made from it; otherwise 0 */
+    transfers *before; /* the list with its transfer, which is the last one */
 } share;
 
 /* ---- memory ---- */
@@ -73,7 +73,7 @@ static __attribute__((noinline)) chunk *add_chunk(share *s, size_t bytes) {
     return s->chunk = c;
 }
 
-/* n items of `size` bytes; NULL and a sentence: no memory. */
+/* Returns n items of `size` bytes; NULL with a message: no memory. */
 static inline void *take_room(share *s, int64_t n, size_t size) {
     size_t bytes = ((size_t)n * size + 7) & ~(size_t)7;
     chunk *c = s->chunk;
@@ -83,10 +83,10 @@ static inline void *take_room(share *s, int64_t n, size_t size) {
     return c->at + c->used - bytes;
 }
 
-/* Where numbers may be written: there is room for those of a transfer (make_room). */
+/* Where the next numbers may be written; make_room has made enough room. */
 static inline int64_t *next_numbers(share *s) { return (int64_t *)(s->chunk->at + s->chunk->used); }
 
-/* n numbers that were written there: they stay, unless they are those of `before`. */
+/* Keeps n numbers that were written there, unless they equal those of `before`. */
 static inline const int64_t *keep(share *s, const int64_t *written, int n, const int64_t *before) {
     int same = 0;
     while (before && same < n && before[same] == written[same]) same++;
@@ -95,7 +95,7 @@ static inline const int64_t *keep(share *s, const int64_t *written, int n, const
     return written;
 }
 
-/* Room for the numbers of a transfer, as many as it may have, or of an end, or for those of both ends and an end. */
+/* Enough for the numbers of a transfer, of an end, or of both ends and an end. */
 #define MOST_NUMBERS 512
 _Static_assert(MOST_NUMBERS >= RSH_MAX_LOOPS * (2 * sizeof(int64_t) + sizeof(int)) + RSH_MAX_NDIM * sizeof(int64_t) &&
                    MOST_NUMBERS >= 2 * RSH_MAX_NDIM * sizeof(int64_t) + sizeof(rsh_transfer_end),
@@ -117,7 +117,7 @@ static rsh_status grow(transfers *list) {
 
 /* ---- one edge ---- */
 
-/* Other loops than those of the transfer before: the dims that they run over. */
+/* Writes the dims of the loops, if they differ from those of the transfer before. */
 static void make_dims(share *s, int ndim, unsigned loops) {
     int *dim = (int *)next_numbers(s), n = 0;
     for (int i = 0; i < 2 * ndim; i++)
@@ -129,7 +129,7 @@ static void make_dims(share *s, int ndim, unsigned loops) {
     s->loops.number++;
 }
 
-/* A dim has a loop over blocks and one over the indices of a block, where these are several. */
+/* A dim has a loop over blocks and a loop inside a block, if these have several rounds. */
 static inline void set_loops(share *s, rsh_transfer *t) {
     int64_t *n = next_numbers(s), count = 1;
     unsigned which = 0;
@@ -148,7 +148,7 @@ static inline void set_loops(share *s, rsh_transfer *t) {
     t->dim = s->loops.dim;
 }
 
-/* The first index of the end before is this one, too, or a new one. */
+/* Shares the first index with the end before, if it is equal. */
 static inline void set_first(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
     int64_t *first = next_numbers(s);
     int n = p->flat ? 1 : ndim;
@@ -176,15 +176,15 @@ static void make_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, pla
     like->loops = s->loops.number;
 }
 
-/* Steps follow from the loops; of a flat part from how the piece lies in it, too, and with blocks from the runs. */
+/* Steps depend on the loops, in a flat part also on the place of the piece, and with blocks also on the runs. */
 static inline void set_steps(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like) {
     bool same = like->loops == s->loops.number && like->flat == p->flat && !s->loops.repeats;
     for (int d = 0; d < ndim && p->flat && same; d++) same = p->step[d] == like->unit[d];
     if (!same) make_steps(s, ndim, p, by_dst, like);
 }
 
-/* A piece at the combination of runs at hand; by_dst: its indices are those of the destination piece.  `like`: an end
- * that may have the same numbers; from here on it has those of this end. */
+/* Makes the end of a piece for the current combination of runs.  by_dst: the runs' indices in the destination piece
+ * are used.  `like` is an end that may have the same numbers; it is replaced by this end. */
 static inline rsh_status set_end(share *s, int ndim, const rshi_piece *p, bool by_dst, placed *like,
                                  rsh_transfer_end *end) {
     RSH_TRY(make_room(s));
@@ -215,7 +215,7 @@ static inline rsh_status set_sources(share *s, const rshi_edge *e, rsh_transfer 
     return RSH_OK;
 }
 
-/* All of a transfer is of the edge but its loops and ends. */
+/* Sets everything except loops and ends. */
 static void set_facts(const rshi_edge *e, int ndim, rsh_transfer *t) {
     t->tensor = e->tensor;
     t->ndim = ndim;
@@ -249,7 +249,7 @@ static rsh_status add_transfer(share *s, const rshi_edge *e, int ndim) {
 
 static rsh_status combine_runs(share *s, const rshi_edge *e, int ndim, int d) {
     if (d == ndim) return add_transfer(s, e, ndim);
-    if (s->at[d]) return combine_runs(s, e, ndim, d + 1); /* the only one */
+    if (s->at[d]) return combine_runs(s, e, ndim, d + 1); /* there is one run */
     for (int64_t i = 0; i < s->met[d].runs.n; i++) {
         s->at[d] = &s->met[d].runs.run[i];
         RSH_TRY(combine_runs(s, e, ndim, d + 1));
@@ -262,7 +262,7 @@ static bool same_stripe(const rshi_stripe *a, const rshi_stripe *b) {
     return a->lo == b->lo && a->len == b->len && a->stride == b->stride && a->count == b->count && a->last == b->last;
 }
 
-/* Neighbouring edges have most dims in common. */
+/* Reuses the runs of the edge before if the stripes are the same. */
 static rsh_status meet(meeting *m, const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
     if (m->runs.n && m->lo == lo && m->hi == hi && same_stripe(&m->a, a) && same_stripe(&m->b, b)) return RSH_OK;
     m->a = *a, m->b = *b, m->lo = lo, m->hi = hi;
@@ -296,8 +296,8 @@ static rsh_status add_whole(share *s, const rshi_edge *e) {
 
 /* ---- edges of a series ---- */
 
-/* The first index of an end whose piece begins at index `i` of the series' dim, where that of the end before began at
- * `before` of it: that one's, if it is the same. */
+/* Returns the first index of an end whose piece begins at index `i` of the series' dim, if the end before began at
+ * index `before`.  Shares it with that end if it is equal. */
 static inline const int64_t *move_first(share *s, int ndim, const rsh_transfer_end *end, const rshi_piece *p, int d,
                                         int64_t i, int64_t before) {
     int n = end->flat ? 1 : ndim, at = end->flat ? 0 : d;
@@ -310,7 +310,7 @@ static inline const int64_t *move_first(share *s, int ndim, const rsh_transfer_e
     return moved;
 }
 
-/* The transfer of the edge is like the one before but for a rank, and where it begins along one dim. */
+/* Adds a transfer that differs from the one before only in a rank and in the first index along one dim. */
 static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *run) {
     transfers *list = s->before;
     if (list->n == list->room) RSH_TRY(grow(list));
@@ -335,7 +335,7 @@ static rsh_status add_like_before(share *s, const rshi_edge *e, const rshi_run *
     return RSH_OK;
 }
 
-/* Only an end that lies in the same place in the whole series may be flat. */
+/* An end may be flat only if it lies at the same place in the whole series. */
 static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     share *s = ctx;
     if (!e->series || e->series != s->series) return add_whole(s, e);
@@ -350,7 +350,7 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
 
 /* ---- the whole share ---- */
 
-/* The arrays are complete and stay where they are. */
+/* Publishes the arrays, which are complete and do not move any more. */
 static void show(share *s) {
     s->shown.copies = s->copies.at, s->shown.ncopies = s->copies.n;
     s->shown.receives = s->receives.at, s->shown.nreceives = s->receives.n;
@@ -372,7 +372,7 @@ static rsh_status count_scratch(share *s, const rsh_plan *p, int64_t rank) {
 
 rsh_status rshi_plan_share(const rsh_plan *p, int64_t rank, rshi_share_sends sends, rsh_share **out) {
     share *s = RSHI_NEW(share);
-    rshi_walk walk = {.p = p, .rank = rank, .take = add_edge, .ctx = s, .whole_sends = sends == RSHI_SENDS_WHOLE};
+    rshi_walk walk = {.p = p, .rank = rank, .emit = add_edge, .ctx = s, .whole_sends = sends == RSHI_SENDS_WHOLE};
     rsh_status st;
     if (!s) return rshi_nomem();
     s->shown.rank = rank;
@@ -393,14 +393,14 @@ out:
 rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out) {
     RSH_NEEDS(p);
     RSH_NEEDS(out);
-    RSH_REQUIRE(rank >= 0, RSH_EINDEX, "rank %lld was asked for", (long long)rank);
+    RSH_REQUIRE(rank >= 0, RSH_EINDEX, "rank must be at least 0, got %lld", (long long)rank);
     return rshi_plan_share(p, rank, RSHI_SENDS_OWN, out);
 }
 
 static void free_transfers(transfers *list) { rshi_free_data(list->at, (size_t)list->room * sizeof *list->at); }
 
 void rsh_share_free(rsh_share *shown) {
-    share *s = (share *)shown; /* its first member */
+    share *s = (share *)shown; /* `shown` is its first member */
     if (!s) return;
     for (chunk *c = s->chunk, *next; c; c = next) {
         next = c->next;
@@ -414,9 +414,9 @@ void rsh_share_free(rsh_share *shown) {
 }
 
 rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides,
-                              int64_t *offset, int64_t *rounds) {
+                                int64_t *offset, int64_t *rounds) {
     RSH_REQUIRE(t && end && strides && offset && rounds, RSH_EVALUE,
-                "a transfer is placed by its end and strides, into an offset and rounds");
+                "rsh_transfer_offsets needs a transfer, one of its ends, strides, and places for both results");
     *offset = 0;
     for (int d = 0; d < (end->flat ? 1 : t->ndim); d++) *offset += end->first[d] * strides[d];
     for (int i = 0; i < t->nloops; i++) rounds[i] = end->step[i] * strides[end->flat ? 0 : t->dim[i]];

@@ -11,10 +11,9 @@ static const char *words_of_all(const rsh_plan *p, const rshi_pair *pair, int st
 }
 
 static const char *words_of_forward(int stage) {
-    static const char *const words[] = {"the ranks beside a source take a slice each",
-                                        "ranks of other nodes take a slice each from those",
-                                        "each node takes the slices of other nodes once",
-                                        "the ranks of a node exchange what they have"};
+    static const char *const words[] = {
+        "the ranks beside a source take a slice each", "ranks of other nodes take a slice each from those",
+        "each node takes the slices of other nodes once", "the ranks of a node exchange what they have"};
     return words[stage];
 }
 
@@ -29,7 +28,7 @@ static const char *words_of(const rsh_plan *p, const rshi_pair *pair, int stage)
     return pair->reduce ? "each rank combines what it wants" : "each rank takes what it wants from the source";
 }
 
-/* Of all tensors that have such a stage. */
+/* Returns the words for all tensors that have such a stage. */
 static const char *stage_words(const rsh_plan *p, int stage) {
     const char *found = NULL;
     for (int64_t t = 0; t < p->n; t++) {

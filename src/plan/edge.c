@@ -1,5 +1,5 @@
-/* Region: the legs of a region as edges, with their sources. */
-#include "plan/slices.h"
+/* Edge: makes the edges of legs. */
+#include "plan/piece_holders.h"
 
 /* ---- counting ---- */
 
@@ -29,7 +29,7 @@ bool rshi_edge_is_copy(const rshi_edge *e) {
     return true;
 }
 
-bool rshi_edge_reads(const rshi_edge *e, int64_t rank) {
+static bool edge_reads(const rshi_edge *e, int64_t rank) {
     for (int64_t i = 0; i < e->nsrc; i++)
         if (rshi_edge_source(e, i) == rank) return true;
     return false;
@@ -67,19 +67,19 @@ void rshi_edge_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, cons
     rshi_edge_aim(e, b);
 }
 
-rsh_status rshi_walk_give(rshi_walk *w, const rshi_edge *e) {
-    if (w->sends && (e->dst->rank == w->rank || !rshi_edge_reads(e, w->rank))) return RSH_OK;
-    return w->take(w->ctx, e);
+rsh_status rshi_emit_edge(rshi_walk *w, const rshi_edge *e) {
+    if (w->sends && (e->dst->rank == w->rank || !edge_reads(e, w->rank))) return RSH_OK;
+    return w->emit(w->ctx, e);
 }
 
-rshi_piece *rshi_walk_room(rshi_walk *w, int64_t n) {
+rshi_piece *rshi_walk_source_room(rshi_walk *w, int64_t n) {
     return RSHI_GROW(w->src, n, &w->src_room) ? NULL : w->src;
 }
 
-/* ---- from the sources ---- */
+/* ---- edges that read sources ---- */
 
-/* Only the contribution of the rank whose sends these are, if it is the one that serves b. */
-static rsh_status give_own_source(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
+/* Emits the edge with only the contribution of w->rank, if it serves the destination. */
+static rsh_status emit_own_contribution(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
     const rsh_layout *from = r->pair->from;
     rshi_piece src = *r->a;
     src.position = rshi_layout_position(from, w->rank);
@@ -87,24 +87,25 @@ static rsh_status give_own_source(rshi_walk *w, const rshi_region *r, rshi_edge 
     rshi_piece_at_partial(from, r->a, rshi_piece_partial(from, &src), &src);
     rshi_piece_at_holder(from, &src, rshi_serving_holder(r->p, r->pair, &src, e->dst->rank, turn), &src);
     e->src = e->with = &src;
-    return src.rank == w->rank ? rshi_walk_give(w, e) : RSH_OK;
+    return src.rank == w->rank ? rshi_emit_edge(w, e) : RSH_OK;
 }
 
-/* Every contribution at the holder that serves the destination, as pieces of their own. */
+/* Lists every contribution, at the holder that serves the destination, as a piece. */
 static rsh_status list_pieces(rshi_walk *w, const rshi_region *r, int64_t turn, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
-    rshi_piece *src = rshi_walk_room(w, e->nsrc);
+    rshi_piece *src = rshi_walk_source_room(w, e->nsrc);
     if (!src) return RSH_ENOMEM;
     e->src = e->with = src;
     for (int64_t i = 0; i < e->nsrc; i++) {
         rshi_piece_at_partial(from, r->a, i, &src[i]);
         int64_t holder = rshi_serving_holder(r->p, r->pair, &src[i], e->dst->rank, turn);
-        if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first one */
+        if (holder) rshi_piece_at_holder(from, &src[i], holder, &src[i]); /* it is at its first holder already */
     }
     return RSH_OK;
 }
 
-/* The same if they lie in the same place on every rank: only their ranks.  There may be as many as ranks. */
+/* The same if all of them lie at the same place on their ranks: lists only the ranks.  There may be as many as
+ * ranks. */
 static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
     rshi_piece at = *r->a;
@@ -125,18 +126,18 @@ bool rshi_pair_counts_parts(const rshi_pair *pair) {
            rshi_layout_holders(pair->from) == 1;
 }
 
-/* Every contribution.  Positions that each move on their own go directly, and never come here. */
-static rsh_status give_from_sources(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
+/* Emits an edge that reads every contribution. */
+static rsh_status emit_from_sources(rshi_walk *w, const rshi_region *r, rshi_edge *e, int64_t turn) {
     if (r->pair->by_node) return rshi_by_node_edges(w, r, e, turn);
-    if (w->sends && r->pair->reduce && !w->whole_sends) return give_own_source(w, r, e, turn);
+    if (w->sends && r->pair->reduce && !w->whole_sends) return emit_own_contribution(w, r, e, turn);
     e->nsrc = r->pair->contributions;
     if (w->counts && rshi_pair_counts_parts(r->pair)) {
         e->all_contributions = true, e->src = e->with = r->a;
-        return w->take(w->ctx, e);
+        return w->emit(w->ctx, e);
     }
     RSH_TRY(e->nsrc > 1 && rshi_layout_has_groups(r->pair->from) ? list_ranks(w, r, turn, e)
                                                                  : list_pieces(w, r, turn, e));
-    return rshi_walk_give(w, e);
+    return rshi_emit_edge(w, e);
 }
 
 bool rshi_region_serves(const rshi_region *r, int64_t rank, int64_t turn, const rshi_piece *own) {
@@ -146,9 +147,9 @@ bool rshi_region_serves(const rshi_region *r, int64_t rank, int64_t turn, const 
     return rshi_piece_holder(from, &at, rshi_serving_holder(r->p, r->pair, &at, rank, turn)) == own->rank;
 }
 
-/* ---- from another holder ---- */
+/* ---- edges that read another holder ---- */
 
-static rsh_status give_from_holder(rshi_walk *w, const rshi_region *r, rshi_edge *e, int stage, int64_t holder) {
+static rsh_status emit_from_holder(rshi_walk *w, const rshi_region *r, rshi_edge *e, int stage, int64_t holder) {
     rshi_piece src;
     rshi_piece_at_holder(r->pair->to, r->b, holder, &src);
     e->stage = stage + (r->pair->by_node ? 1 : 0);
@@ -161,18 +162,18 @@ static rsh_status give_from_holder(rshi_walk *w, const rshi_region *r, rshi_edge
     e->nsrc = 1;
     e->src = &src;
     e->with = r->a;
-    return rshi_walk_give(w, e);
+    return rshi_emit_edge(w, e);
 }
 
-rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece *dst, const rshi_leg *leg) {
+rsh_status rshi_emit_leg(rshi_walk *w, const rshi_region *r, const rshi_piece *dst, const rshi_leg *leg) {
     rshi_edge e;
     rshi_edge_init(r->p, r->tensor, r->a, dst, &e);
     if (rsh_layout_ndim(r->pair->to)) {
         e.lo[r->dim] = rshi_max(e.lo[r->dim], leg->lo);
         e.hi[r->dim] = rshi_min(e.hi[r->dim], leg->hi);
     }
-    return leg->holder < 0 ? give_from_sources(w, r, &e, leg->turn)
-                           : give_from_holder(w, r, &e, leg->stage, leg->holder);
+    return leg->holder < 0 ? emit_from_sources(w, r, &e, leg->turn)
+                           : emit_from_holder(w, r, &e, leg->stage, leg->holder);
 }
 
 /* ---- */
@@ -180,9 +181,9 @@ rsh_status rshi_region_give(rshi_walk *w, const rshi_region *r, const rshi_piece
 void rshi_walk_free(rshi_walk *w) {
     rshi_free(w->src);
     rshi_free(w->src_rank);
-    rshi_crews_free(w->crews);
-    rshi_near_free(w->near);
-    rshi_free(w->team);
+    rshi_holder_list_free(w->holders);
+    rshi_source_nodes_free(w->source_nodes);
+    rshi_free(w->relay_list);
     rshi_free(w->legs.leg);
     rshi_kept_groups_free(w->groups);
     *w = (rshi_walk){0};

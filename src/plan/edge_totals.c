@@ -1,13 +1,13 @@
-/* Edge sums: what the edges of all ranks add up to, stage by stage.
+/* Edge totals: adds up the edges of all ranks, stage by stage.
  *
- * The edges into one rank after the other are walked.  An edge that reads every contribution to a reduction is counted
- * without looking at these one by one: all of them send the same, which is added to each of them at the end. */
+ * An edge that reads every contribution to a reduction is counted as a whole.  All contributions of a part send the
+ * same number of bytes, which is added to each of them at the end. */
 #include "plan/impl.h"
 
-/* What is known of a source part while the edges into one rank are counted. */
+/* What is known about a source part while the edges into one rank are counted. */
 typedef struct part_seen {
-    int64_t whole;       /* the last rank, by ordinal + 1, that read all contributions to it */
-    int64_t rank, peers; /* the last rank, by ordinal + 1, that read some of its holders, and how many they were */
+    int64_t whole;       /* the last rank (ordinal + 1) that read all contributions */
+    int64_t rank, peers; /* the last rank (ordinal + 1) that read some of its holders, and how many */
 } part_seen;
 
 typedef struct summing {
@@ -16,25 +16,25 @@ typedef struct summing {
     rshi_rank_bytes *bytes;
     rshi_stage_bytes *stages;
     int64_t q;       /* ordinal of the rank whose edges are counted */
-    int64_t *peer;   /* owned, by ordinal: the last rank, by ordinal + 1, that read it */
-    part_seen *part; /* owned, by source part; NULL: sources of all edges are listed */
-    int64_t *each;   /* owned, by source part: bytes that every contribution to it sends */
+    int64_t *peer;   /* owned, by ordinal: the last rank (ordinal + 1) that read it */
+    part_seen *part; /* owned, by source part; NULL: edges list all their sources */
+    int64_t *each;   /* owned, by source part: bytes that every contribution sends */
 } summing;
 
 static const rsh_layout *source_layout(const summing *s) { return s->walk.p->pair[0].from; }
 
-/* The part of which the rank holds a contribution; -1: none. */
+/* Returns the part to which the rank holds a contribution; -1: none. */
 static int64_t part_of(const summing *s, int64_t rank) {
     int64_t position = rshi_layout_position(source_layout(s), rank);
     return position < 0 ? -1 : rshi_layout_holding(source_layout(s), position).part;
 }
 
-/* Contributions to a part that are on the node of the rank at hand. */
-static int64_t contributions_near(const summing *s, int64_t part) {
+/* Counts the contributions to a part on the node of the current rank. */
+static int64_t contributions_on_node(const summing *s, int64_t part) {
     const rsh_plan *p = s->walk.p;
-    rshi_crew c = rshi_plan_crew(p, rshi_plan_node(p, p->rank[s->q]));
+    rshi_node_ranks c = rshi_plan_node_ranks(p, rshi_plan_node(p, p->rank[s->q]));
     int64_t n = 0;
-    for (int64_t i = 0; i < c.n; i++) n += part_of(s, p->rank[rshi_crew_ordinal(&c, i)]) == part;
+    for (int64_t i = 0; i < c.n; i++) n += part_of(s, p->rank[rshi_node_ranks_ordinal(&c, i)]) == part;
     return n;
 }
 
@@ -45,7 +45,7 @@ static void add_moved(summing *s, int stage, int64_t bytes, int64_t between) {
     s->t->bytes_between_nodes += between;
 }
 
-/* Another rank is read.  A pair of ranks counts once, however many edges it has. */
+/* Counts a pair of ranks once, however many edges it has. */
 static void count_peer(summing *s, int64_t peer, int64_t rank) {
     int64_t part = s->part ? part_of(s, rank) : -1, now = s->q + 1;
     if (s->peer[peer] == now) return;
@@ -61,7 +61,7 @@ static void add_whole_part(summing *s, const rshi_edge *e) {
     int64_t bytes = rshi_edge_count(e) * e->wire_size, now = s->q + 1;
     int64_t part = rshi_layout_holding(source_layout(s), e->src->position).part;
     bool own = part_of(s, p->rank[s->q]) == part;
-    int64_t others = e->nsrc - own, far = p->several_nodes ? e->nsrc - contributions_near(s, part) : 0;
+    int64_t others = e->nsrc - own, far = p->several_nodes ? e->nsrc - contributions_on_node(s, part) : 0;
     part_seen *seen = &s->part[part];
     s->each[part] += bytes;
     if (own) s->bytes->kept[s->q] += bytes, s->bytes->sent[s->q] -= bytes;
@@ -92,7 +92,7 @@ static rsh_status add_edge(void *ctx, const rshi_edge *e) {
     return RSH_OK;
 }
 
-/* What every contribution sends. */
+/* Adds what every contribution sends. */
 static void add_deferred(summing *s) {
     const rsh_layout *from = source_layout(s);
     for (int64_t i = 0; i < rsh_layout_nranks(from); i++) {
@@ -113,9 +113,9 @@ static rsh_status make_room(summing *s) {
     return s->part && s->each ? RSH_OK : rshi_nomem();
 }
 
-rsh_status rshi_sum_edges(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes,
-                          rshi_stage_bytes *stages) {
-    summing s = {.walk = {.p = p, .take = add_edge}, .t = t, .bytes = bytes, .stages = stages};
+rsh_status rshi_edge_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t, rshi_rank_bytes *bytes,
+                            rshi_stage_bytes *stages) {
+    summing s = {.walk = {.p = p, .emit = add_edge}, .t = t, .bytes = bytes, .stages = stages};
     rsh_status st;
     s.walk.ctx = &s;
     RSH_GOTO(make_room(&s));
