@@ -146,6 +146,22 @@ static const struct argp convert_argp = {
     NULL,
     NULL};
 
+/* ---- other files ---- */
+
+/* Reports the files that hold no tensors; `copied` is "copied", or what will be done. */
+static void report_other_files(const rsh_convert_report *r, const char *copied) {
+    char bytes[QUANTITY];
+    long long more = (long long)(r->left_files - r->left_named);
+    if (r->copied_files)
+        printf("%s: %lld other file%s, %s\n", copied, (long long)r->copied_files, plural(r->copied_files),
+               human_bytes((double)r->copied_bytes, bytes));
+    if (!r->left_files) return;
+    fputs("not copied: ", stdout);
+    print_name(r->left, SIZE_MAX, 0);
+    if (more) printf("%s%lld more", r->left_named ? " and " : "", more);
+    putchar('\n');
+}
+
 /* ---- dry run ---- */
 
 typedef struct step {
@@ -278,6 +294,7 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
     }
     printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
            plural(r->files), human_bytes((double)r->target_bytes, bytes));
+    report_other_files(r, "to be copied");
     return DONE;
 }
 
@@ -316,13 +333,14 @@ static int run_preview(conversion *c) {
 /* ---- converting ---- */
 
 static int report_json(const rsh_convert_report *r, double seconds) {
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:f}", "tensors",
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:f}", "tensors",
                                 (json_int_t)r->tensors, "files", (json_int_t)r->files, "source_bytes",
                                 (json_int_t)r->source_bytes, "target_bytes", (json_int_t)r->target_bytes, "bytes_read",
                                 (json_int_t)r->bytes_read, "bytes_written", (json_int_t)r->bytes_written, "bytes_kept",
                                 (json_int_t)r->bytes_kept, "converted", (json_int_t)r->converted, "verified",
-                                (int)r->verified, "digests_unchecked", (json_int_t)r->digests_unchecked, "seconds",
-                                seconds),
+                                (int)r->verified, "digests_unchecked", (json_int_t)r->digests_unchecked, "copied_files",
+                                (json_int_t)r->copied_files, "copied_bytes", (json_int_t)r->copied_bytes, "left_files",
+                                (json_int_t)r->left_files, "seconds", seconds),
                       NULL, NULL);
 }
 
@@ -334,8 +352,7 @@ static void report_omissions(const conversion *c, const rsh_convert_report *r) {
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
                skipped ? "because of --no-digest; add --verify to check them"
                        : "the rules use only a part of the tensor, or the digest has an unknown format");
-    if (r->folders)
-        printf("not copied: %lld subdirector%s of %s\n", (long long)r->folders, r->folders == 1 ? "y" : "ies", c->src);
+    report_other_files(r, "copied");
 }
 
 static int report_text(const conversion *c, const rsh_convert_report *r, double seconds) {

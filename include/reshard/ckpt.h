@@ -165,11 +165,17 @@ typedef struct rsh_convert_report {
     int64_t digests_unchecked; /* source tensors whose stated digest was not checked: with
                                   opts->no_digest and without opts->verify, if its format is
                                   unknown, or if rules use only a part of the tensor */
-    int64_t folders; /* number of subdirectories of the source, which are not copied */
+    int64_t left_files; /* files and directories of the source that are not copied, though other
+                           files are: weights in other files, hidden directories, and links to
+                           directories or out of the source */
     bool gap; /* for a moment no target existed, as the file system cannot swap two names */
+    int64_t copied_files;  /* other files of the source, such as config.json, also in subdirectories */
+    uint64_t copied_bytes; /* of these files */
+    int64_t left_named;    /* number of names in `left`, at most 3 */
+    char left[512];        /* names of the first of left_files, each with a reason */
 } rsh_convert_report;
 #define RSH_CONVERT_REPORT_INIT                                                                    \
-    { sizeof(rsh_convert_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rsh_convert_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "" }
 
 /* Rewrites the checkpoint `source` as `target`, with the layouts of opts->to.  Data is written to
  * "TARGET.reshard-partial" and renamed at the end, so the target is never incomplete.  Whole

@@ -101,7 +101,10 @@ struct rsh_ckpt {
     int64_t nothers, others_room;
     rshi_ckpt_pair *beside; /* other regular files, which are copied: key is name, value is path */
     int64_t nbeside, beside_room;
-    int64_t folders; /* number of subdirectories, which are not copied */
+    rshi_ckpt_pair *folder; /* owned; subdirectories and links to directories: key is name, value is path */
+    int64_t nfolders, folders_room;
+    rshi_ckpt_pair *left; /* owned; files and directories that are not copied: key is name, value is reason */
+    int64_t nleft, left_room;
     rshi_name_table file_names, meta_keys; /* indices in `file` and `meta` */
     rshi_ckpt_store store;
     struct rshi_ckpt_slot {
@@ -176,8 +179,12 @@ rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo
 rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value);
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what);
 /* Adds the files of the directory that hold no tensors (config.json, tokenizers), which a
- * conversion copies.  Follows links. */
+ * conversion copies, and lists its subdirectories.  Follows links. */
 rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place);
+/* Adds such files of the subdirectories.  RSH_EIO, also for a file that cannot be read. */
+rsh_status rshi_ckpt_add_folders(rsh_ckpt *c);
+rsh_status rshi_ckpt_add_folder(rsh_ckpt *c, const char *name, const char *path);
+rsh_status rshi_ckpt_add_left(rsh_ckpt *c, const char *name, const char *why);
 rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *path);
 /* Adds bytes that describe tensors to the file's hash. */
 void rshi_ckpt_hash(rsh_ckpt *c, int32_t file, const void *bytes, size_t n);
@@ -231,6 +238,8 @@ bool rshi_ckpt_ends(const char *text, const char *suffix);
  * download cache, from snapshots/REVISION to blobs, may lead out.  RSH_EVALUE; RSH_EIO if there is
  * no such file. */
 rsh_status rshi_ckpt_inside(const char *directory, const char *name);
+/* Does the path lead out of the directory, or to nothing?  Download caches as above. */
+bool rshi_ckpt_is_outside(const char *directory, const char *path);
 /* The shape of a part as stored in a file: sizes in the layout's order, slowest dim first. */
 void rshi_part_stored_shape(const rsh_layout *l, const rsh_part *p, int64_t *shape);
 /* Adds a safetensors file and its tensors, each of which is whole. */
@@ -384,11 +393,21 @@ typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
 /* Does the name match?  In the pattern `*` matches any text, `?` any character, `<a-b>` an integer.
  */
 bool rshi_glob(const char *pattern, const char *name);
+/* Takes the digits at *p as a number; false: there are none, or more than 18. */
+bool rshi_take_number(const char **p, int64_t *out);
+/* Checks the pattern of a files line: RSH_EVALUE if a name made from it would leave its directory or
+ * could not be read back, or if {rank} is missing. */
+rsh_status rshi_files_check(const char *files);
 /* Replaces {rank} and {part} in the pattern `files`; the caller frees *out with rshi_free. */
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);
 /* Does `name` match the pattern, and with which numbers?  *rank or *part is -1 if the pattern does
  * not have it. */
 bool rshi_files_match(const char *files, const char *name, int64_t *rank, int64_t *part);
 bool rshi_files_names(const char *files, const char *word); /* does it have {rank}, or {part}? */
+/* Calls fn for every file below the place that matches the pattern, sorted by name.  The name is
+ * relative to the place and, like `rank`, valid during the call.  RSH_EVALUE for a link that leads
+ * out of its directory; RSH_EIO. */
+typedef rsh_status (*rshi_files_fn)(void *ctx, const char *name, int64_t rank);
+rsh_status rshi_files_each(const char *files, const rshi_ckpt_place *place, rshi_files_fn fn, void *ctx);
 
 #endif

@@ -136,6 +136,7 @@ static rsh_status plan_conversion(converting *c, const char *source, const char 
     RSH_NEEDS(target);
     RSH_TRY(read_convert_opts(opts, &c->opts));
     RSH_TRY(open_base(c, source));
+    if (!rshi_target_is_file(target)) RSH_TRY(rshi_ckpt_add_folders(c->base));
     RSH_TRY(rshi_check_apart(c->base, target));
     RSH_TRY(choose_format(c, target));
     RSH_TRY(check_non_tensors(c));
@@ -145,7 +146,7 @@ static rsh_status plan_conversion(converting *c, const char *source, const char 
     c->report.tensors = c->target.ntensors;
     c->report.files = c->target.nfiles;
     c->report.target_bytes = c->target.bytes;
-    c->report.folders = rshi_target_is_file(target) ? 0 : c->base->folders;
+    if (!rshi_target_is_file(target)) RSH_TRY(rshi_beside_report(c->base, &c->target, &c->report));
     for (int64_t i = 0; i < c->target.ntensors; i++)
         c->report.converted += c->target.tensor[i].dtype != c->source->tensor[c->target.tensor[i].source].dtype;
     return RSH_OK;

@@ -89,6 +89,11 @@ static bool in_cache(const char *directory, const char *path) {
     return is_below(path, blobs);
 }
 
+bool rshi_ckpt_is_outside(const char *directory, const char *path) {
+    char home[PATH_MAX], real[PATH_MAX];
+    return !realpath(directory, home) || !realpath(path, real) || (!is_below(real, home) && !in_cache(home, real));
+}
+
 rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
     char *path = NULL, home[PATH_MAX], real[PATH_MAX];
     RSH_REQUIRE(*name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, "."), RSH_EVALUE,
@@ -104,43 +109,6 @@ rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
                        path, real);
     rshi_free(path);
     return st;
-}
-
-/* ---- files that are copied unchanged ---- */
-
-/* Indexes and weights describe or hold the source's own layout, so they are not copied. */
-static bool is_index(const char *name) {
-    bool weights = !strncmp(name, "pytorch_model", 13) && rshi_ckpt_ends(name, ".bin"); /* the same, as pickles */
-    return rshi_ckpt_ends(name, ".safetensors.index.json") || rshi_ckpt_ends(name, ".bin.index.json") || weights ||
-           rshi_ckpt_ends(name, ".distcp") || rshi_ckpt_ends(name, ".safetensors") || !strcmp(name, "index.json");
-}
-
-/* Does the checkpoint read files of this subdirectory? */
-static bool has_source_in(const rsh_ckpt *c, const char *directory) {
-    size_t n = strlen(directory);
-    for (int64_t i = 0; i < c->nfiles; i++)
-        if (!strncmp(c->file[i].name, directory, n) && c->file[i].name[n] == '/') return true;
-    return false;
-}
-
-rsh_status rshi_ckpt_add_beside(rsh_ckpt *c, const rshi_ckpt_place *place) {
-    for (int64_t i = 0; i < place->nnames; i++) {
-        const char *name = place->name[i];
-        struct stat s;
-        char *path = NULL;
-        if (rshi_ckpt_find_file(c, name) >= 0 || is_index(name)) continue;
-        RSH_TRY(rshi_ckpt_join(place->path, name, &path));
-        rsh_status st = RSH_OK;
-        bool there = !stat(path, &s);
-        c->folders += there && S_ISDIR(s.st_mode) && !has_source_in(c, name);
-        if (there && S_ISREG(s.st_mode)) {
-            st = rshi_ckpt_inside(place->path, name);
-            if (!st) st = rshi_ckpt_add_beside_file(c, name, path);
-        }
-        rshi_free(path);
-        if (st) return st;
-    }
-    return RSH_OK;
 }
 
 /* ---- open ---- */

@@ -229,11 +229,33 @@ static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) 
     return st;
 }
 
+static uint64_t file_bytes(const char *path) {
+    struct stat s;
+    return stat(path, &s) ? 0 : (uint64_t)s.st_size;
+}
+
+/* Bytes of other files that are still to be copied. */
+static uint64_t beside_bytes(const rshi_ckpt_partial *p) {
+    uint64_t missing = 0;
+    for (int64_t i = 0; i < p->files->source->nbeside; i++) {
+        const rshi_ckpt_pair *f = &p->files->source->beside[i];
+        char *path = NULL;
+        uint64_t all = file_bytes(f->value), have = rshi_ckpt_join(p->data, f->key, &path) ? 0 : file_bytes(path);
+        missing += have < all ? all - have : 0;
+        rshi_free(path);
+    }
+    return missing;
+}
+
 rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     struct statvfs v;
     uint64_t missing = 0;
     RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_target_file, p));
-    for (int64_t i = 0; i < p->files->nfiles; i++) RSH_TRY(size_file(p, i, &missing));
+    for (int64_t i = 0; i < p->files->nfiles; i++) {
+        if (!p->single) RSH_TRY(rshi_make_parents(p->data, p->files->file[i].name));
+        RSH_TRY(size_file(p, i, &missing));
+    }
+    if (!p->single) missing += beside_bytes(p);
     if (statvfs(p->home, &v)) return rshi_io_fail(p->home);
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,

@@ -376,6 +376,23 @@ void rshi_partial_abandon(rshi_ckpt_partial *p);
 void rshi_partial_keep(const rshi_ckpt_partial *p);
 /* Removes a file, or a directory and its contents; links are not followed. */
 rsh_status rshi_remove(const char *path);
+/* Creates the directories in `root` that the relative name needs; those that exist are kept.  A
+ * link in place of one is RSH_EIO. */
+rsh_status rshi_make_parents(const char *root, const char *name);
+rsh_status rshi_flush_directory(const char *path); /* its entries */
+rsh_status rshi_flush_tree(const char *path); /* those of the directory and of all subdirectories */
+
+/* Names of files and directories of a result, which other files of the source must not have.
+ * Starts as all zero. */
+typedef struct rshi_taken_names {
+    rshi_name_table files, folders;
+    rshi_ckpt_store store; /* names of folders */
+} rshi_taken_names;
+rsh_status rshi_taken_names_list(const rshi_target *t, rshi_taken_names *out); /* RSH_ENOMEM */
+bool rshi_taken_names_has(const rshi_taken_names *t, const char *name);
+void rshi_taken_names_free(rshi_taken_names *t);
+/* Counts other files that will be copied, and names those that will not.  RSH_ENOMEM. */
+rsh_status rshi_beside_report(const rsh_ckpt *c, const rshi_target *t, rsh_convert_report *r);
 
 /* Rejects a target whose creation would overwrite or remove a file of the source: RSH_EVALUE if one
  * of them is in the target or its working directory.  RSH_EIO. */

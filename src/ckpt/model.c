@@ -236,6 +236,14 @@ rsh_status rshi_ckpt_add_beside_file(rsh_ckpt *c, const char *name, const char *
     return add_pair(&c->beside, &c->nbeside, &c->beside_room, name, path);
 }
 
+rsh_status rshi_ckpt_add_folder(rsh_ckpt *c, const char *name, const char *path) {
+    return add_pair(&c->folder, &c->nfolders, &c->folders_room, name, path);
+}
+
+rsh_status rshi_ckpt_add_left(rsh_ckpt *c, const char *name, const char *why) {
+    return add_pair(&c->left, &c->nleft, &c->left_room, name, why);
+}
+
 rsh_status rshi_ckpt_add_other(rsh_ckpt *c, const char *name, const char *what) {
     RSH_TRY(RSHI_GROW(c->other, c->nothers + 1, &c->others_room));
     rshi_ckpt_other o = {rshi_ckpt_copy(name), rshi_ckpt_copy(what)};
@@ -282,6 +290,8 @@ void rsh_ckpt_free(rsh_ckpt *c) {
     }
     free_pairs(c->meta, c->nmeta);
     free_pairs(c->beside, c->nbeside);
+    free_pairs(c->folder, c->nfolders);
+    free_pairs(c->left, c->nleft);
     rshi_free(c->other);
     rshi_free(c->file);
     rshi_free(c->tensor);

@@ -1,7 +1,6 @@
 /* Publish: writes headers and other files, flushes everything to the disk, and renames the result to the target. */
 #include "ckpt/impl.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,31 +18,6 @@ static int renameat2(int old_dir, const char *old_path, int new_dir, const char 
 }
 #endif
 
-/* ---- removing ---- */
-
-static rsh_status remove_at(int parent, const char *name, const char *shown);
-
-static rsh_status remove_inside(int fd, const char *shown) {
-    DIR *d = fdopendir(fd);
-    if (!d) return close(fd), rshi_io_fail(shown);
-    rsh_status st = RSH_OK;
-    for (struct dirent *e; !st && (e = readdir(d));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) st = remove_at(dirfd(d), e->d_name, shown);
-    closedir(d);
-    return st;
-}
-
-static rsh_status remove_at(int parent, const char *name, const char *shown) {
-    if (!unlinkat(parent, name, 0) || errno == ENOENT) return RSH_OK;
-    if (errno != EISDIR && errno != EPERM) return rshi_io_fail(shown);
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return rshi_io_fail(shown);
-    RSH_TRY(remove_inside(fd, shown));
-    return unlinkat(parent, name, AT_REMOVEDIR) ? rshi_io_fail(shown) : RSH_OK;
-}
-
-rsh_status rshi_remove(const char *path) { return remove_at(AT_FDCWD, path, path); }
-
 /* ---- headers ---- */
 
 static rsh_status put_headers(rshi_ckpt_partial *p, const rsh_digest *sums) {
@@ -59,14 +33,6 @@ static rsh_status put_headers(rshi_ckpt_partial *p, const rsh_digest *sums) {
 }
 
 /* ---- other files ---- */
-
-static rsh_status flush_path(const char *path, int flags) {
-    int fd = open(path, flags | O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return rshi_io_fail(path);
-    rsh_status st = fsync(fd) ? rshi_io_fail(path) : RSH_OK;
-    close(fd);
-    return st;
-}
 
 static rsh_status put_index(rshi_ckpt_partial *p) {
     rshi_putting to = {.path = "model.safetensors.index.json"};
@@ -110,13 +76,14 @@ static rsh_status copy_file(const char *from, const char *directory, const char 
 /* Copies the other files of the source, except those whose names the result uses. */
 static rsh_status copy_beside(rshi_ckpt_partial *p) {
     const rsh_ckpt *c = p->files->source;
-    rshi_name_table ours = {0};
-    rsh_status st = RSH_OK;
-    for (int64_t i = 0; i < p->files->nfiles && !st; i++) st = rshi_name_table_add(&ours, p->files->file[i].name, i);
-    for (int64_t i = 0; i < c->nbeside && !st; i++)
-        if (rshi_name_table_find(&ours, c->beside[i].key) < 0)
-            st = copy_file(c->beside[i].value, p->data, c->beside[i].key);
-    rshi_name_table_free(&ours);
+    rshi_taken_names taken = {0};
+    rsh_status st = rshi_taken_names_list(p->files, &taken);
+    for (int64_t i = 0; i < c->nbeside && !st; i++) {
+        if (rshi_taken_names_has(&taken, c->beside[i].key)) continue;
+        st = rshi_make_parents(p->data, c->beside[i].key);
+        if (!st) st = copy_file(c->beside[i].value, p->data, c->beside[i].key);
+    }
+    rshi_taken_names_free(&taken);
     return st;
 }
 
@@ -136,8 +103,8 @@ rsh_status rshi_partial_flush(rshi_ckpt_partial *p) {
         rshi_fds_give(&p->fds, i);
         if (st) return st;
     }
-    if (!p->single) RSH_TRY(flush_path(p->data, O_DIRECTORY));
-    return flush_path(p->home, O_DIRECTORY);
+    if (!p->single) RSH_TRY(rshi_flush_tree(p->data));
+    return rshi_flush_directory(p->home);
 }
 
 /* ---- renaming ---- */
@@ -242,7 +209,7 @@ rsh_status rshi_partial_publish(rshi_ckpt_partial *p, bool force) {
         RSH_TRY(rshi_journal_publishing(p, (uint64_t)s.st_ino));
         RSH_TRY(rename_to_target(p, force));
         p->published = true;
-        if (flush_path(p->parent, O_DIRECTORY))
+        if (rshi_flush_directory(p->parent))
             return fail_after_publishing(p, "syncing its directory",
                                          "a power failure could still undo it: run \"sync\"");
     }

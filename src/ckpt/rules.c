@@ -97,12 +97,7 @@ static rsh_status read_mesh(parsing *p, const char *text) {
 
 static rsh_status read_files(parsing *p, const char *text) {
     if (p->r->files) return refuse_at(p, p->start, "only one files line is allowed");
-    if (*text == '/' || rshi_ckpt_ends(text, "/") || strstr(text, "//") || strstr(text, ".."))
-        return refuse_at(p, text, "files: expected NAME or DIRECTORY/NAME, without \"..\"");
-    for (const char *c = text; *c; c++)
-        if (is_blank(*c)) return refuse_at(p, text, "files: the name must not contain blanks");
-    if (!rshi_files_names(text, "rank"))
-        return refuse_at(p, text, "files: the name must contain {rank}, as in rank-{rank}.safetensors");
+    RSH_TRY(add_position(p, text, rshi_files_check(text)));
     p->r->files = rshi_ckpt_copy(text);
     return p->r->files ? RSH_OK : rshi_nomem();
 }

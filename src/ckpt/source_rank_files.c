@@ -23,6 +23,7 @@ typedef struct held {
 
 typedef struct gathering {
     rsh_ckpt *c;
+    const rshi_ckpt_place *place;
     const rsh_ckpt_rules *rules;
     held *held; /* owned */
     int64_t n, room;
@@ -54,7 +55,8 @@ static rsh_status read_safetensors(gathering *g, const rshi_ckpt_file *f, int32_
     g->c->file[file].hash = h.hash;
     rsh_status st = RSH_OK;
     for (int64_t i = 0; i < h.ntensors && !st; i++) st = add_held(g, file, rank, &h, &h.tensor[i]);
-    for (int64_t i = 0; i < h.nmeta && !st; i++) st = rshi_ckpt_add_meta(g->c, h.meta[i].key, h.meta[i].value);
+    for (int64_t i = 0; i < h.nmeta && !st; i++)
+        if (strncmp(h.meta[i].key, "reshard.", 8)) st = rshi_ckpt_add_meta(g->c, h.meta[i].key, h.meta[i].value);
     rshi_header_free(&h);
     return st;
 }
@@ -77,8 +79,9 @@ static rsh_status add_plain(void *ctx, const char *name, const rshi_pickle_value
     return right || !dense ? RSH_OK : REFUSE(g, e, "it is not contiguous in its file; save it with .contiguous()");
 }
 
-static rsh_status read_file(gathering *g, const char *directory, const char *name, int64_t rank) {
-    RSH_TRY(rshi_ckpt_add_file(g->c, directory, name, &g->file));
+static rsh_status read_file(void *ctx, const char *name, int64_t rank) {
+    gathering *g = ctx;
+    RSH_TRY(rshi_ckpt_add_file(g->c, g->place->path, name, &g->file));
     g->rank = rank;
     const rshi_ckpt_file *f = &g->c->file[g->file];
     if (rshi_ckpt_ends(name, ".safetensors") || !rshi_ckpt_is_torch(NULL, f->path))
@@ -86,38 +89,9 @@ static rsh_status read_file(gathering *g, const char *directory, const char *nam
     return rshi_torch_each_plain(g->c, g->file, &g->others, add_plain, g);
 }
 
-/* Reads one level of the pattern of the files line: the entries of the directory `below` (NULL: of the checkpoint) that
- * match the first `length` bytes of the pattern.  They are files at the last level and directories before it. */
-static rsh_status read_level(gathering *g, const rshi_ckpt_place *top, const char *below, size_t length) {
-    const char *files = g->rules->files, *next = files[length] ? strchr(files + length + 1, '/') : NULL;
-    rshi_ckpt_place own = {0};
-    const rshi_ckpt_place *place = below ? &own : top;
-    char *path = NULL, *pattern = rshi_ckpt_copy(files);
-    rsh_status st = pattern ? RSH_OK : rshi_nomem();
-    if (!st) pattern[length] = 0;
-    if (!st && below) st = rshi_ckpt_join(top->path, below, &path);
-    if (!st && below) st = rshi_ckpt_place_open(path, NULL, &own);
-    for (int64_t i = 0; !st && i < place->nnames; i++) {
-        char *name = NULL;
-        int64_t rank, part;
-        st = rshi_ckpt_join(below, place->name[i], &name);
-        bool fits = !st && rshi_files_match(pattern, name, &rank, &part);
-        if (fits) st = rshi_ckpt_inside(place->path, place->name[i]);
-        if (fits && !st && files[length])
-            st = read_level(g, top, name, next ? (size_t)(next - files) : strlen(files));
-        else if (fits && !st)
-            st = read_file(g, top->path, name, rank);
-        rshi_free(name);
-    }
-    if (below) rshi_ckpt_place_close(&own);
-    rshi_free(pattern);
-    rshi_free(path);
-    return st;
-}
-
-static rsh_status read_files(gathering *g, const rshi_ckpt_place *place) {
-    RSH_TRY(read_level(g, place, NULL, strcspn(g->rules->files, "/")));
-    RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file name matches \"files %.150s\" of %.150s", place->path,
+static rsh_status read_files(gathering *g) {
+    RSH_TRY(rshi_files_each(g->rules->files, g->place, read_file, g));
+    RSH_REQUIRE(g->c->nfiles, RSH_EVALUE, "%.150s: no file name matches \"files %.150s\" of %.150s", g->place->path,
                 g->rules->files, g->rules->name);
     return RSH_OK;
 }
@@ -347,8 +321,8 @@ static bool detect_rank_files(const rshi_ckpt_place *place) {
 }
 
 static rsh_status read_rank_files(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    gathering g = {.c = c, .rules = place->from};
-    rsh_status st = read_files(&g, place);
+    gathering g = {.c = c, .place = place, .rules = place->from};
+    rsh_status st = read_files(&g);
     if (!st && g.n) qsort(g.held, (size_t)g.n, sizeof *g.held, by_name);
     for (int64_t i = 0, end; i < g.n && !st; i = end) {
         for (end = i + 1; end < g.n && !strcmp(g.held[i].name, g.held[end].name);) end++;

@@ -1,10 +1,11 @@
 /* Ranks: reads rank files that reshard wrote: one or more files per rank, with the layout of every tensor in
- * __metadata__. */
+ * __metadata__.  Files in subdirectories also state the pattern of their names, so that all can be found. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The current file. */
 typedef struct taking {
@@ -153,7 +154,6 @@ static rsh_status add_header(taking *t) {
 static rsh_status read_rank_file(rsh_ckpt *c, const rshi_ckpt_place *place, const char *name, int64_t nfiles) {
     rshi_header h;
     taking t = {.c = c, .place = place, .h = &h, .nfiles = nfiles};
-    RSH_TRY(rshi_ckpt_inside(place->path, name));
     RSH_TRY(rshi_ckpt_add_file(c, place->path, name, &t.file));
     RSH_TRY(rshi_header_read(c->file[t.file].path, c->file[t.file].path, &h));
     c->file[t.file].hash = h.hash;
@@ -185,13 +185,112 @@ rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c) {
     return RSH_OK;
 }
 
+/* ---- files in subdirectories ---- */
+
+enum { MOST_LEVELS = 8, MOST_FOLDERS = 1000 }; /* of a search; other directories may have any contents */
+
+typedef struct searching {
+    const char *top;
+    int left;      /* number of directories that may still be opened */
+    char *pattern; /* owned; the result */
+} searching;
+
+/* Does the file state a pattern that matches its own name? */
+static rsh_status look_into(searching *s, const rshi_ckpt_place *place, const char *below, const char *file) {
+    char *path = NULL, *name = NULL;
+    int64_t rank, part;
+    rshi_header h;
+    rsh_status st = rshi_ckpt_join(place->path, file, &path);
+    if (!st) st = rshi_ckpt_join(below, file, &name);
+    if (!st && !rshi_header_read(path, path, &h)) {
+        const char *files = rshi_header_meta(&h, "reshard.rank") ? rshi_header_meta(&h, "reshard.files") : NULL;
+        if (files && !rshi_files_check(files) && rshi_files_match(files, name, &rank, &part)) {
+            s->pattern = rshi_ckpt_copy(files);
+            if (!s->pattern) st = rshi_nomem();
+        }
+        rshi_header_free(&h);
+    }
+    rshi_free(path);
+    rshi_free(name);
+    return st;
+}
+
+static bool is_directory(const char *path) {
+    struct stat s;
+    return !lstat(path, &s) && S_ISDIR(s.st_mode);
+}
+
+/* Looks into the first safetensors file of the directory `below`, then into its subdirectories. */
+static rsh_status search_folder(searching *s, const char *below, int levels) {
+    rshi_ckpt_place place = {0};
+    char *path = NULL;
+    if (s->left-- <= 0) return RSH_OK;
+    RSH_TRY(rshi_ckpt_join(below ? s->top : NULL, below ? below : s->top, &path));
+    rsh_status st = rshi_ckpt_place_open(path, NULL, &place) == RSH_ENOMEM ? RSH_ENOMEM : RSH_OK;
+    bool seen = false;
+    for (int64_t i = 0; below && i < place.nnames && !st && !seen; i++)
+        if ((seen = rshi_ckpt_ends(place.name[i], ".safetensors"))) st = look_into(s, &place, below, place.name[i]);
+    for (int64_t k = 0; levels && k < 2 * place.nnames && !st && !s->pattern && s->left > 0; k++) {
+        char *name = NULL, *full = NULL;
+        int64_t i = k % place.nnames; /* hidden ones last, because some hold caches */
+        if ((place.name[i][0] == '.') != (k >= place.nnames) || rshi_ckpt_ends(place.name[i], ".safetensors")) continue;
+        st = rshi_ckpt_join(below, place.name[i], &name);
+        if (!st) st = rshi_ckpt_join(path, place.name[i], &full);
+        if (!st && is_directory(full)) st = search_folder(s, name, levels - 1);
+        rshi_free(name);
+        rshi_free(full);
+    }
+    rshi_ckpt_place_close(&place);
+    rshi_free(path);
+    return st;
+}
+
+/* Finds the pattern of the names of rank files in subdirectories; *out is NULL if there are none. */
+static rsh_status find_pattern(const rshi_ckpt_place *place, char **out) {
+    searching s = {.top = place->path, .left = MOST_FOLDERS};
+    rsh_status st = search_folder(&s, NULL, MOST_LEVELS);
+    *out = s.pattern;
+    return st;
+}
+
+typedef struct naming {
+    char **name; /* owned */
+    int64_t n, room;
+} naming;
+
+static rsh_status add_name(void *ctx, const char *name, int64_t rank) {
+    naming *x = ctx;
+    (void)rank;
+    RSH_TRY(RSHI_GROW(x->name, x->n + 1, &x->room));
+    x->name[x->n] = rshi_ckpt_copy(name);
+    return x->name[x->n++] ? RSH_OK : rshi_nomem();
+}
+
+static rsh_status list_files(const rshi_ckpt_place *place, naming *x) {
+    char *pattern = NULL;
+    for (int64_t i = 0; i < place->nnames; i++) {
+        if (!rshi_ckpt_ends(place->name[i], ".safetensors")) continue;
+        RSH_TRY(rshi_ckpt_inside(place->path, place->name[i]));
+        RSH_TRY(add_name(x, place->name[i], -1));
+    }
+    if (x->n) return RSH_OK;
+    rsh_status st = find_pattern(place, &pattern);
+    if (!st && pattern) st = rshi_files_each(pattern, place, add_name, x);
+    rshi_free(pattern);
+    return st;
+}
+
+/* ---- the format ---- */
+
 /* Does the first safetensors file state a rank in its metadata? */
 static bool detect_ranks(const rshi_ckpt_place *place) {
     rshi_header h;
-    char *path = NULL;
-    bool ours = false;
-    if (rshi_ckpt_place_has(place, "", ".safetensors.index.json")) return false;
-    for (int64_t i = 0; i < place->nnames; i++) {
+    char *path = NULL, *pattern = NULL;
+    bool ours = false, any = rshi_ckpt_place_has(place, "", ".safetensors");
+    if (!place->is_directory || rshi_ckpt_place_has(place, "", ".safetensors.index.json")) return false;
+    if (!any && !find_pattern(place, &pattern)) ours = pattern != NULL;
+    rshi_free(pattern);
+    for (int64_t i = 0; any && i < place->nnames; i++) {
         if (!rshi_ckpt_ends(place->name[i], ".safetensors")) continue;
         if (rshi_ckpt_join(place->path, place->name[i], &path)) return false;
         if (!rshi_header_read(path, path, &h)) {
@@ -205,15 +304,17 @@ static bool detect_ranks(const rshi_ckpt_place *place) {
 }
 
 static rsh_status read_ranks(const rshi_ckpt_place *place, rsh_ckpt *c) {
-    int64_t nfiles = 0;
-    for (int64_t i = 0; i < place->nnames; i++) nfiles += rshi_ckpt_ends(place->name[i], ".safetensors");
-    for (int64_t i = 0; i < place->nnames; i++)
-        if (rshi_ckpt_ends(place->name[i], ".safetensors")) RSH_TRY(read_rank_file(c, place, place->name[i], nfiles));
-    rsh_status st = rshi_ckpt_check_parts(c);
+    naming x = {0};
     int64_t missing, size;
-    if (st == RSH_EVALUE && missing_file(place, &missing, &size))
-        return rshi_fail(RSH_EVALUE, "%.200s: missing rank-%05" PRId64 "-of-%05" PRId64 ".safetensors: found %" PRId64
-                         " of %" PRId64 " rank files", c->path, missing, size, nfiles, size);
+    rsh_status st = list_files(place, &x);
+    for (int64_t i = 0; i < x.n && !st; i++) st = read_rank_file(c, place, x.name[i], x.n);
+    bool read = !st;
+    if (read) st = rshi_ckpt_check_parts(c);
+    if (read && st == RSH_EVALUE && missing_file(place, &missing, &size))
+        st = rshi_fail(RSH_EVALUE, "%.200s: missing rank-%05" PRId64 "-of-%05" PRId64 ".safetensors: found %" PRId64
+                       " of %" PRId64 " rank files", c->path, missing, size, x.n, size);
+    for (int64_t i = 0; i < x.n; i++) rshi_free(x.name[i]);
+    rshi_free(x.name);
     return st ? st : rshi_ckpt_add_beside(c, place);
 }
 

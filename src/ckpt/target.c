@@ -338,9 +338,6 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
     RSH_REQUIRE(!opts->to || !opts->to->files || rshi_ckpt_ends(opts->to->files, ".safetensors"), RSH_EVALUE,
                 "%s: \"files %.200s\": names of rank files must end in .safetensors",
                 opts->to->name, opts->to->files);
-    RSH_REQUIRE(!opts->to || !opts->to->files || !strchr(opts->to->files, '/'), RSH_EVALUE,
-                "%s: \"files %.200s\": rank files of a result are in one directory; remove the '/'", opts->to->name,
-                opts->to->files);
     rsh_status st = rshi_target_lay_out(out);
     if (!st && !out->ntensors)
         st = rshi_fail(RSH_EVALUE,

@@ -1,5 +1,6 @@
 /* Target header: writes the header of a safetensors file, and the index of a directory of several files. */
 #include "ckpt/impl.h"
+#include "ckpt/rules.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,6 +92,10 @@ static void emit_cuts(emitting *e) {
     snprintf(number, sizeof number, "%" PRId64, e->f->rank);
     emit_text(e, ",\"reshard.version\":\"1\",");
     emit_pair(e, "reshard.rank", "", number);
+    if (t->rules && t->rules->files && strchr(t->rules->files, '/')) { /* readers find the other files by it */
+        emit_text(e, ",");
+        emit_pair(e, "reshard.files", "", t->rules->files);
+    }
     for (int64_t i = e->f->entry; i < e->f->entry + e->f->nentries; i++) {
         const rshi_target_entry *x = &t->entry[i];
         emit_text(e, ",");
