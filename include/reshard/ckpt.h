@@ -169,7 +169,7 @@ typedef struct rsh_convert_report {
                            files are: weights in other files, hidden directories, and links to
                            directories or out of the source */
     bool gap; /* for a moment no target existed, as the file system cannot swap two names */
-    int64_t copied_files;  /* other files of the source, such as config.json, also in subdirectories */
+    int64_t copied_files;  /* other files of the source (config.json), also in subdirectories */
     uint64_t copied_bytes; /* of these files */
     int64_t left_named;    /* number of names in `left`, at most 3 */
     char left[512];        /* names of the first of left_files, each with a reason */

@@ -101,9 +101,9 @@ struct rsh_ckpt {
     int64_t nothers, others_room;
     rshi_ckpt_pair *beside; /* other regular files, which are copied: key is name, value is path */
     int64_t nbeside, beside_room;
-    rshi_ckpt_pair *folder; /* owned; subdirectories and links to directories: key is name, value is path */
+    rshi_ckpt_pair *folder; /* owned; subdirectories and links to them: key is name, value is path */
     int64_t nfolders, folders_room;
-    rshi_ckpt_pair *left; /* owned; files and directories that are not copied: key is name, value is reason */
+    rshi_ckpt_pair *left;   /* owned; entries that are not copied: key is name, value is reason */
     int64_t nleft, left_room;
     rshi_name_table file_names, meta_keys; /* indices in `file` and `meta` */
     rshi_ckpt_store store;
@@ -395,8 +395,8 @@ typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
 bool rshi_glob(const char *pattern, const char *name);
 /* Takes the digits at *p as a number; false: there are none, or more than 18. */
 bool rshi_take_number(const char **p, int64_t *out);
-/* Checks the pattern of a files line: RSH_EVALUE if a name made from it would leave its directory or
- * could not be read back, or if {rank} is missing. */
+/* Checks the pattern of a files line: RSH_EVALUE if a name made from it would leave its directory
+ * or could not be read back, or if {rank} is missing. */
 rsh_status rshi_files_check(const char *files);
 /* Replaces {rank} and {part} in the pattern `files`; the caller frees *out with rshi_free. */
 rsh_status rshi_files_name(const char *files, int64_t rank, int64_t part, char **out);
@@ -408,6 +408,7 @@ bool rshi_files_names(const char *files, const char *word); /* does it have {ran
  * relative to the place and, like `rank`, valid during the call.  RSH_EVALUE for a link that leads
  * out of its directory; RSH_EIO. */
 typedef rsh_status (*rshi_files_fn)(void *ctx, const char *name, int64_t rank);
-rsh_status rshi_files_each(const char *files, const rshi_ckpt_place *place, rshi_files_fn fn, void *ctx);
+rsh_status rshi_files_each(const char *files, const rshi_ckpt_place *place, rshi_files_fn fn,
+                           void *ctx);
 
 #endif
