@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TO = 256,
@@ -405,6 +406,8 @@ int cmd_convert(int argc, char **argv) {
     c.opts.include = c.include;
     c.opts.exclude = c.exclude;
     rsh_status st = RSH_OK;
+    if (strcmp(c.to, "whole") && !is_mesh(c.to) && access(c.to, F_OK))
+        return fail("--to '%s': no such rule file; give a rule file, a mesh such as tp=4, or 'whole'", c.to);
     if (is_mesh(c.to))
         st = choose_ready_rules(c.src, c.to, &to);
     else if (strcmp(c.to, "whole"))

@@ -103,10 +103,24 @@ static void report_choice(const ready_rules *r, const heads *h) {
         fputc('\n', stderr);
 }
 
+/* Reports a wrong mesh before it stands in the text of rules. */
+static rsh_status check_mesh(const char *mesh) {
+    rsh_layout *l = NULL;
+    rsh_text_error error = {0};
+    char *text = NULL, sentence[400];
+    if (asprintf(&text, "u8[] on %s", mesh) < 0) return RSH_ENOMEM;
+    rsh_status st = rsh_layout_parse_at(text, &error, &l);
+    free(text);
+    rsh_layout_free(l);
+    snprintf(sentence, sizeof sentence, "--to %.100s: %.250s", mesh, error.sentence ? error.sentence : "not a mesh");
+    return st && st != RSH_ENOMEM ? rsh_fail(RSH_EVALUE, sentence) : st;
+}
+
 rsh_status choose_ready_rules(const char *source, const char *mesh, rsh_ckpt_rules **out) {
     rsh_ckpt *c = NULL;
     bool fits = false;
-    rsh_status st = rsh_ckpt_open(source, NULL, &c);
+    rsh_status st = check_mesh(mesh);
+    if (!st) st = rsh_ckpt_open(source, NULL, &c);
     heads h = st ? (heads){0, 0} : read_heads(source);
     for (const ready_rules *r = ready_rules_list; r->name && !fits && !st; r++) {
         st = try_rules(c, r, mesh, &h, &fits, out);

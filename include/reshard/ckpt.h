@@ -134,7 +134,7 @@ typedef struct rsh_convert_opts {
     uint64_t max_shard;    /* limit of tensor bytes per file of a directory; 0: 5,000,000,000 for
                               whole tensors, no limit for rank files */
     bool resume;           /* continue an interrupted run */
-    bool force;            /* replace an existing target */
+    bool force;            /* replace an existing file, checkpoint or empty directory */
     bool dedup;            /* store one copy of a part that several ranks hold */
     bool drop;             /* omit non-tensor entries instead of failing */
     bool no_digest;        /* compute no digests; the kernel may then copy bytes directly.  Digests
@@ -142,7 +142,7 @@ typedef struct rsh_convert_opts {
     bool verify;           /* read source and result again and compare every element */
     int64_t ninclude, nexclude;
     const char *const *include; /* name patterns of tensors to convert; none: all */
-    const char *const *exclude; /* name patterns of tensors to omit */
+    const char *const *exclude; /* name patterns of tensors to omit; each pattern must match some */
     rsh_progress_fn progress;   /* receives bytes done and bytes in total; may be NULL */
     void *progress_ctx;
     bool reverse; /* undo the rules `from`, which made the source; `to` must be NULL */

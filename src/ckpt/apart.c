@@ -1,6 +1,7 @@
 /* Apart: rejects a target whose creation would overwrite or remove files of its source. */
 #include "ckpt/impl.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,8 @@ rsh_status rshi_check_apart(const rsh_ckpt *source, const char *target) {
     RSH_TRY(rshi_partial_home(target, &home));
     bool resolved = resolve_path(target, r.path[0]) && resolve_path(home, r.path[1]);
     rshi_free(home);
+    RSH_REQUIRE(resolved || errno != ENOENT, RSH_EIO, "%s: its parent directory does not exist; create it first",
+                target);
     if (!resolved) return rshi_io_fail(target);
     RSH_TRY(check_no_overlap(&r, source->path, true));
     for (int64_t i = 0; i < source->nfiles; i++) RSH_TRY(check_no_overlap(&r, source->file[i].path, false));

@@ -1,7 +1,7 @@
 /* Beside: the regular files of a source directory that hold no tensors of the checkpoint, which a conversion copies.
  *
- * Opening a checkpoint lists those of the directory itself.  A conversion also lists those of its subdirectories.  Files
- * that might be expected in the result but are not copied are listed with a reason. */
+ * Opening a checkpoint lists those of the directory itself.  A conversion also lists those of its subdirectories.
+ * Files that might be expected in the result but are not copied are listed with a reason. */
 #include "ckpt/impl.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@ static bool begins(const char *text, const char *prefix) { return !strncmp(text,
 /* Weights, and indexes that say where weights are: the result has its own. */
 static bool holds_weights(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", ".distcp", ".gguf"};
+    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", ".distcp",
+                                          ".gguf"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (rshi_ckpt_ends(name, endings[i])) return true;
     return (begins(name, "pytorch_model") && rshi_ckpt_ends(name, ".bin")) ||

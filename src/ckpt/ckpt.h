@@ -101,7 +101,7 @@ struct rsh_ckpt {
     int64_t nothers, others_room;
     rshi_ckpt_pair *beside; /* other regular files, which are copied: key is name, value is path */
     int64_t nbeside, beside_room;
-    rshi_ckpt_pair *folder; /* owned; subdirectories and links to them: key is name, value is path */
+    rshi_ckpt_pair *folder; /* owned; subdirectories, and links: key is name, value is path */
     int64_t nfolders, folders_room;
     rshi_ckpt_pair *left;   /* owned; entries that are not copied: key is name, value is reason */
     int64_t nleft, left_room;
@@ -203,6 +203,12 @@ void rshi_ckpt_place_close(rshi_ckpt_place *p);
 
 /* Is there an entry whose name has this prefix and this suffix? */
 bool rshi_ckpt_place_has(const rshi_ckpt_place *p, const char *prefix, const char *suffix);
+
+/* Checks that no file of a numbered series is missing, such as model-00002-of-00003.safetensors.
+ * RSH_EVALUE names it. */
+rsh_status rshi_ckpt_check_series(const rshi_ckpt_place *p, const char *suffix);
+/* Is it in the format of some checkpoint? */
+bool rshi_ckpt_place_is_known(const rshi_ckpt_place *p);
 
 /* A checkpoint format. */
 struct rshi_ckpt_kind {

@@ -121,6 +121,12 @@ static bool is_orbax(const rshi_ckpt_place *p) {
     return false;
 }
 
+bool rshi_ckpt_place_is_known(const rshi_ckpt_place *p) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i]->detect(p)) return true;
+    return false;
+}
+
 rsh_status rshi_ckpt_read_place(const rshi_ckpt_place *p, rsh_ckpt *c) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i]->detect(p)) continue;

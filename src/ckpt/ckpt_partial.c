@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -141,6 +143,29 @@ static rsh_status resume_home(rshi_ckpt_partial *p, bool *going) {
     return RSH_OK;
 }
 
+/* May --force replace it?  Files, links and checkpoints are replaced; any other directory, for example a home
+ * directory, is more likely a mistake. */
+static rsh_status check_replaceable(const char *target) {
+    struct stat s;
+    rshi_ckpt_place place;
+    char home[PATH_MAX], real[PATH_MAX];
+    if (lstat(target, &s) || S_ISREG(s.st_mode) || S_ISLNK(s.st_mode)) return RSH_OK;
+    RSH_REQUIRE(S_ISDIR(s.st_mode), RSH_EVALUE,
+                "%s exists and is neither a file nor a directory, so it is not replaced; choose another target",
+                target);
+    rsh_status st = rshi_ckpt_place_open(target, NULL, &place);
+    bool known = !st && (!place.nnames || rshi_ckpt_place_is_known(&place));
+    rshi_ckpt_place_close(&place);
+    RSH_TRY(st);
+    RSH_REQUIRE(known, RSH_EVALUE,
+                "%s exists and holds no checkpoint, so it is not replaced; remove it, or choose another target",
+                target);
+    size_t n = realpath(target, real) && getcwd(home, sizeof home) ? strlen(real) : 0;
+    RSH_REQUIRE(!n || strncmp(home, real, n) || (home[n] && home[n] != '/'), RSH_EVALUE,
+                "%s holds the current directory, so it is not replaced; change to another directory first", target);
+    return RSH_OK;
+}
+
 static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opts *o, bool left) {
     struct stat s;
     bool there = !lstat(p->target, &s);
@@ -149,7 +174,7 @@ static rsh_status check_target(const rshi_ckpt_partial *p, const rsh_convert_opt
                 p->home);
     RSH_REQUIRE(!there || o->force || (o->resume && left), RSH_EVALUE,
                 "%s already exists (use --force to replace it)", p->target);
-    return RSH_OK;
+    return there && o->force ? check_replaceable(p->target) : RSH_OK;
 }
 
 static rsh_status open_home(rshi_ckpt_partial *p, const rsh_convert_opts *o, bool *made, bool *going) {

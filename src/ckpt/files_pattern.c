@@ -113,6 +113,55 @@ rsh_status rshi_files_check(const char *files) {
     return RSH_OK;
 }
 
+/* ---- numbered files ---- */
+
+/* A name such as model-00002-of-00003.safetensors. */
+typedef struct numbered {
+    int stem; /* length of "model-" */
+    int64_t number, total;
+    int width; /* digits of the number */
+} numbered;
+
+static bool parse_numbered(const char *name, const char *suffix, numbered *out) {
+    for (const char *of = strstr(name, "-of-"); of; of = strstr(of + 1, "-of-")) {
+        const char *begin = of, *from, *to = of + 4;
+        while (begin > name && is_digit(begin[-1])) begin--;
+        from = begin;
+        if (begin == of || !rshi_take_number(&from, &out->number) || from != of) continue;
+        if (!rshi_take_number(&to, &out->total) || strcmp(to, suffix)) continue;
+        out->stem = (int)(begin - name);
+        out->width = (int)(of - begin);
+        return true;
+    }
+    return false;
+}
+
+static bool same_series(const char *a, const numbered *x, const char *b, const numbered *y) {
+    return x->stem == y->stem && x->total == y->total && x->width == y->width && !strncmp(a, b, (size_t)x->stem);
+}
+
+/* Names are sorted, so the files of a series are adjacent and ascend.  They count from 0 or 1. */
+rsh_status rshi_ckpt_check_series(const rshi_ckpt_place *p, const char *suffix) {
+    for (int64_t i = 0, found; i < p->nnames; i += found ? found : 1) {
+        numbered first, x;
+        int64_t missing = -1;
+        found = 0;
+        if (!parse_numbered(p->name[i], suffix, &first)) continue;
+        int64_t base = first.number ? 1 : 0;
+        for (; i + found < p->nnames && parse_numbered(p->name[i + found], suffix, &x); found++) {
+            if (!same_series(p->name[i], &first, p->name[i + found], &x)) break;
+            if (missing < 0 && x.number != base + found) missing = base + found;
+        }
+        if (missing < 0 && found < first.total) missing = base + found;
+        RSH_REQUIRE(missing < 0, RSH_EVALUE,
+                    "%.300s: missing %.*s%0*" PRId64 "-of-%0*" PRId64 "%s: found %" PRId64 " of %" PRId64
+                    " files; download the missing file, or give the path of one file to read only that",
+                    p->path, first.stem, p->name[i], first.width, missing, first.width, first.total, suffix, found,
+                    first.total);
+    }
+    return RSH_OK;
+}
+
 /* ---- finding files ---- */
 
 /* Handles one level of the pattern: the entries of the directory `below` (NULL: of the checkpoint) that match the first

@@ -318,6 +318,8 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
                 "%s: this is a git-lfs pointer, not a safetensors file; run \"git lfs pull\"", name);
     *length = 0;
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
+    RSH_REQUIRE(b[0] != '<' || !b[7], RSH_EVALUE,
+                "%s: this is an HTML or XML page, not a safetensors file; download the file again", name);
     RSH_REQUIRE(*length, RSH_EVALUE, "%s: byte 0: not a safetensors file: its header would be empty", name);
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,
                 "%s: byte 0: not a safetensors file: its header would have %" PRIu64

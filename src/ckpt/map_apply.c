@@ -38,9 +38,22 @@ static bool is_wanted(const rsh_convert_opts *o, const char *name) {
     return (!o->ninclude || matches_any(o->include, o->ninclude, name)) && !matches_any(o->exclude, o->nexclude, name);
 }
 
+/* A misspelled pattern would otherwise convert too few or too many tensors. */
+static rsh_status check_idle(const rsh_ckpt *c, const char *option, const char *const *list, int64_t n) {
+    for (int64_t k = 0; k < n; k++) {
+        bool used = false;
+        for (int64_t i = 0; i < c->ntensors && !used; i++) used = rshi_glob(list[k], c->tensor[i].name);
+        RSH_REQUIRE(used, RSH_EVALUE, "%s \"%.200s\" matches no tensor of %.300s; correct the pattern, or omit it",
+                    option, list[k], c->path);
+    }
+    return RSH_OK;
+}
+
 /* Marks the tensors to convert.  Quantised tensors can only be copied to GGUF files. */
 static rsh_status choose_sources(rshi_map_work *m, const rsh_convert_opts *o) {
     bool keep = o ? o->format && !strcmp(o->format, "gguf") : !m->rules;
+    if (o) RSH_TRY(check_idle(m->c, "--include", o->include, o->ninclude));
+    if (o) RSH_TRY(check_idle(m->c, "--exclude", o->exclude, o->nexclude));
     for (int64_t i = 0; i < m->c->ntensors; i++) {
         const rshi_ckpt_tensor *t = &m->c->tensor[i];
         char text[260];

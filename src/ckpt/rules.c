@@ -317,6 +317,9 @@ static rsh_status read_text(const char *path, size_t most, char **out) {
         have += got > 0 ? (size_t)got : 0;
     }
     close(fd);
+    const char *zero = st || !have ? NULL : memchr(text, 0, have);
+    if (zero)
+        st = rshi_fail(RSH_EVALUE, "%s: not a rule file: byte %td is 0; expected text in UTF-8", path, zero - text);
     if (st) return rshi_free(text), st;
     text[have] = 0;
     *out = text;

@@ -151,6 +151,7 @@ out:
 /* ---- without an index: all safetensors files; each tensor must be in one of them ---- */
 
 static rsh_status read_unindexed(const rshi_ckpt_place *place, rsh_ckpt *c) {
+    RSH_TRY(rshi_ckpt_check_series(place, ".safetensors"));
     for (int64_t i = 0; i < place->nnames; i++) {
         int32_t file;
         if (!rshi_ckpt_ends(place->name[i], ".safetensors")) continue;

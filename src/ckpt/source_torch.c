@@ -168,6 +168,7 @@ static bool detect_torch_model(const rshi_ckpt_place *place) { return place->is_
 static rsh_status read_torch_model(const rshi_ckpt_place *place, rsh_ckpt *c) {
     const char *name = find_model(place);
     int32_t file;
+    RSH_TRY(rshi_ckpt_check_series(place, ".bin"));
     RSH_REQUIRE(name, RSH_EVALUE,
                 "%s: found several torch.save files and no pytorch_model.bin; give the path of the file to read",
                 place->path);

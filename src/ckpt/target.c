@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MOST_PARTS  INT64_C(8388608) /* of a target; each takes about 50 bytes of memory */
 #define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file; the default of Hugging Face's tools */
@@ -318,6 +319,10 @@ static rsh_status check_ending(const char *name, bool gguf) {
         RSH_REQUIRE(!rshi_ckpt_ends(name, endings[i]), RSH_EVALUE,
                     "%s: the result is safetensors, not %s; give a target that ends in .safetensors, or a directory",
                     name, endings[i]);
+    const char *ending = strrchr(name, '.');
+    bool upper = ending && !strcasecmp(ending, ".safetensors") && strcmp(ending, ".safetensors");
+    RSH_REQUIRE(!upper, RSH_EVALUE, "%s: a target that ends in \"%s\" would be a directory; write .safetensors", name,
+                ending);
     return RSH_OK;
 }
 
