@@ -121,6 +121,43 @@ static rsh_status compare_elements(comparing *c, const rsh_compare_opts *o) {
     return st;
 }
 
+/* Do several ranks store the same elements? */
+static rsh_status has_copies(const rshi_ckpt_tensor *t, bool *has) {
+    int64_t stored = 0;
+    *has = false;
+    for (int64_t i = 0; t->layout && i < rsh_layout_nranks(t->layout); i++) {
+        rsh_part part;
+        RSH_TRY(rsh_layout_part(t->layout, rsh_layout_rank(t->layout, i), 0, &part));
+        stored += part.count; /* at most the bytes of the files */
+    }
+    *has = stored > rshi_ckpt_count(t);
+    return RSH_OK;
+}
+
+rsh_status rshi_ckpt_check_copies(const rsh_ckpt *ckpt, const rsh_convert_opts *opts) {
+    rsh_compare_opts o = RSH_COMPARE_OPTS_INIT;
+    comparing c = {.a = ckpt, .b = ckpt};
+    rsh_status st = RSH_OK;
+    if (opts->no_digest && !opts->verify) return RSH_OK;
+    o.mem = opts->mem;
+    o.threads = opts->threads;
+    c.pair = rshi_alloc((size_t)ckpt->ntensors * 2, sizeof *c.pair);
+    if (!c.pair) return rshi_nomem();
+    for (int64_t i = 0; i < ckpt->ntensors && !st; i++) {
+        bool has = false;
+        st = has_copies(&ckpt->tensor[i], &has);
+        if (has) c.pair[2 * c.n] = c.pair[2 * c.n + 1] = i, c.n++;
+    }
+    if (!st && c.n) st = compare_elements(&c, &o);
+    rshi_free(c.pair);
+    RSH_TRY(st);
+    RSH_REQUIRE(!c.out.found, RSH_EVALUE,
+                "%.400s, from the copy of another rank; if ranks have different parts of it, correct its rule in "
+                "--from",
+                c.out.sentence);
+    return RSH_OK;
+}
+
 rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_compare_opts *opts,
                             rsh_ckpt_difference *out) {
     RSH_NEEDS(a);

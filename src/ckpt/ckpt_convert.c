@@ -363,6 +363,7 @@ static rsh_status move_all(converting *c, const char *target) {
 }
 
 static rsh_status convert(converting *c, const char *target) {
+    if (c->base->kind == &rshi_kind_rank_files) RSH_TRY(rshi_ckpt_check_copies(c->base, &c->opts));
     set_up_job(c);
     RSH_TRY(rshi_job_plan(&c->job));
     RSH_TRY(move_all(c, target));

@@ -99,14 +99,25 @@ static rsh_status check_home(const rshi_ckpt_partial *p, const struct stat *s) {
 
 /* ---- opening it ---- */
 
+static rsh_status refuse_in_use(const rshi_ckpt_partial *p) {
+    return rshi_fail(RSH_EBUSY,
+                     "%s: another process is converting to the same target; wait for it, or choose another target",
+                     p->home);
+}
+
 static rsh_status lock_journal(rshi_ckpt_partial *p) {
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->journal < 0) return rshi_io_fail(p->journal_path);
     if (!flock(p->journal, LOCK_EX | LOCK_NB)) return RSH_OK;
-    if (errno != EWOULDBLOCK) return rshi_io_fail(p->journal_path);
-    return rshi_fail(RSH_EBUSY,
-                     "%s: another process is converting to the same target; wait for it, or choose another target",
-                     p->home);
+    return errno == EWOULDBLOCK ? refuse_in_use(p) : rshi_io_fail(p->journal_path);
+}
+
+/* Does another process hold the lock? */
+static bool is_in_use(const rshi_ckpt_partial *p) {
+    int fd = open(p->journal_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool used = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return used;
 }
 
 /* Discards all data of an earlier run. */
@@ -181,6 +192,7 @@ static rsh_status open_home(rshi_ckpt_partial *p, const rsh_convert_opts *o, boo
     struct stat s;
     bool left = !lstat(p->home, &s);
     if (left) RSH_TRY(check_home(p, &s));
+    if (left && is_in_use(p)) return refuse_in_use(p);
     RSH_TRY(check_target(p, o, left));
     if (!left && mkdir(p->home, 0777)) return rshi_io_fail(p->home);
     *made = !left;

@@ -255,6 +255,11 @@ rsh_status rshi_stated_compare(const rsh_ckpt *c, int64_t tensor, rsh_digest ele
 rsh_status rshi_stated_check(const rsh_ckpt *c, int64_t n, const int64_t *tensors, uint64_t mem,
                              int threads, bool *damaged);
 
+/* Compares the copies that several ranks store of the same elements, unless opts->no_digest is set
+ * without opts->verify: rules of --from that call different parts copies would lose all but one.
+ * RSH_EVALUE names the first difference; RSH_EIO; RSH_ENOMEM. */
+rsh_status rshi_ckpt_check_copies(const rsh_ckpt *ckpt, const rsh_convert_opts *opts);
+
 /* ---- the target: the files of the result and the offset of every part in them ---- */
 
 typedef struct rshi_target_tensor {

@@ -3,6 +3,7 @@
 
     check_mistakes.py COMMAND
 """
+import fcntl
 import os
 import subprocess
 import sys
@@ -69,6 +70,31 @@ def missing_files():
     refused("page.safetensors: this is an HTML or XML page", "inspect", "page.safetensors")
 
 
+def copies_that_differ():
+    """A rule that forgets a cut takes different parts for copies of one tensor."""
+    os.mkdir("v")
+    for r in range(2):
+        st.write(f"v/v{r}.safetensors", {"w": ("U8", (2, 2), b"abc" + bytes([r])), "n": W["v"]})
+    write("v.rules", b"mesh tp=2\nfiles v{rank}.safetensors\n* [...]\n")
+    from_ranks = ["convert", "v", "o", "--to", "whole", "--from", "v.rules"]
+    for more in ([], ["--verify"], ["--no-digest", "--verify"]):
+        refused('tensor "w" differs first at [1, 1], in the part of rank 1 of v, from the copy of another rank; if ranks '
+                "have different parts of it, correct its rule in --from", *from_ranks, *more)
+    write("v.rules", b"mesh tp=2\nfiles v{rank}.safetensors\nw [_, _/tp]\n* [...]\n")
+    done(*from_ranks)
+    assert st.read("o/model.safetensors")[0]["w"] == ("U8", (2, 4), b"ababc\0c\1")
+
+
+def a_target_in_use():
+    os.mkdir("busy.reshard-partial")
+    with open("busy.reshard-partial/journal", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        for more in ([], ["--force"], ["--resume"]):
+            refused("another process is converting to the same target", "convert", "m.safetensors", "busy", "--to", "whole", *more)
+    refused("an interrupted run left its data there", "convert", "m.safetensors", "busy", "--to", "whole")
+    done("convert", "m.safetensors", "busy", "--to", "whole", "--force")
+
+
 def targets():
     refused("no/such/o: its parent directory does not exist; create it first", "convert", "m.safetensors", "no/such/o", "--to", "whole")
     refused("write .safetensors", "convert", "m.safetensors", "O.SAFETENSORS", "--to", "whole")
@@ -98,6 +124,8 @@ def main():
         rules()
         patterns_that_match_nothing()
         missing_files()
+        copies_that_differ()
+        a_target_in_use()
         targets()
         os.chdir("/")
     print("as documented")
