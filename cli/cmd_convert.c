@@ -353,7 +353,6 @@ static void report_omissions(const conversion *c, const rsh_convert_report *r) {
                (long long)r->digests_unchecked, plural(r->digests_unchecked),
                skipped ? "because of --no-digest; add --verify to check them"
                        : "the rules use only a part of the tensor, or the digest has an unknown format");
-    report_other_files(r, "copied");
 }
 
 static int report_text(const conversion *c, const rsh_convert_report *r, double seconds) {
@@ -361,6 +360,7 @@ static int report_text(const conversion *c, const rsh_convert_report *r, double 
     printf("%s: %lld tensor%s, %lld file%s, %s in %s, %s/s\n", c->dst, (long long)r->tensors, plural(r->tensors),
            (long long)r->files, plural(r->files), human_bytes((double)r->target_bytes, bytes),
            human_seconds(seconds, time), human_bytes((double)r->bytes_written / (seconds > 0 ? seconds : 1), rate));
+    report_other_files(r, "copied");
     if (r->verified && r->converted)
         printf("verified: every element equals that of the source (%lld tensor%s converted to another dtype)\n",
                (long long)r->converted, plural(r->converted));
