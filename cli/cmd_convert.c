@@ -293,9 +293,9 @@ static int list_text(const conversion *c, const steps *all, const rsh_convert_re
             printf("%s:%d: %s%s\n", c->to, s->line, s->pattern, sort_key(s) < 0 ? "    (matched only by \"*\")" : "");
         print_step(s);
     }
+    report_other_files(r, "to be copied");
     printf("%lld tensor%s, %lld file%s, %s\n", (long long)r->tensors, plural(r->tensors), (long long)r->files,
            plural(r->files), human_bytes((double)r->target_bytes, bytes));
-    report_other_files(r, "to be copied");
     return DONE;
 }
 

@@ -83,23 +83,29 @@ static rsh_status read_b(void *ctx, int32_t file, uint64_t at, void *to, size_t 
     return rshi_ckpt_pread(ctx, file, at, to, n);
 }
 
+/* Writes "[3, 4]". */
+static void index_text(const rsh_ckpt_difference *d, char text[200]) {
+    int used = snprintf(text, 200, "[");
+    for (int k = 0; k < d->ndim; k++)
+        used += snprintf(text + used, 200 - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
+    snprintf(text + used, 200 - (size_t)used, "]");
+}
+
 static void describe_difference(comparing *c, const rshi_job *j) {
     const rshi_ckpt_tensor *x = &c->a->tensor[c->pair[2 * j->different]];
     rsh_ckpt_difference *d = &c->out;
     char index[200];
-    int used = snprintf(index, sizeof index, "[");
     int bits = rsh_dtype_bits(x->dtype);
     d->has_index = true;
     d->ndim = x->ndim;
     memcpy(d->index, j->differing.index, sizeof d->index);
     if (bits < 8 && x->ndim) d->index[x->ndim - 1] = d->index[x->ndim - 1] * 8 / bits;
-    for (int k = 0; k < x->ndim; k++)
-        used += snprintf(index + used, sizeof index - (size_t)used, "%s%" PRId64, k ? ", " : "", d->index[k]);
+    index_text(d, index);
     const rshi_ckpt_tensor *y = &c->b->tensor[c->pair[2 * j->different + 1]];
     char where[64] = "";
     if (y->layout && y->ranks_are_files)
         snprintf(where, sizeof where, ", in the part of rank %" PRId64, j->differing.rank);
-    set_difference(c, x->name, "tensor \"%.300s\" differs first at %s]%s of %.300s", x->name, index, where, c->b->path);
+    set_difference(c, x->name, "tensor \"%.300s\" differs first at %s%s of %.300s", x->name, index, where, c->b->path);
 }
 
 static rsh_status compare_elements(comparing *c, const rsh_compare_opts *o) {
@@ -151,11 +157,13 @@ rsh_status rshi_ckpt_check_copies(const rsh_ckpt *ckpt, const rsh_convert_opts *
     if (!st && c.n) st = compare_elements(&c, &o);
     rshi_free(c.pair);
     RSH_TRY(st);
-    RSH_REQUIRE(!c.out.found, RSH_EVALUE,
-                "%.400s, from the copy of another rank; if ranks have different parts of it, correct its rule in "
-                "--from",
-                c.out.sentence);
-    return RSH_OK;
+    if (!c.out.found) return RSH_OK;
+    char index[200];
+    index_text(&c.out, index);
+    return rshi_fail(RSH_EVALUE,
+                     "%.300s: tensor \"%.300s\" is not the same on all ranks that should have copies, first at %s; if "
+                     "ranks have different parts of it, correct its rule in --from",
+                     ckpt->path, c.out.tensor, index);
 }
 
 rsh_status rsh_ckpt_compare(const rsh_ckpt *a, const rsh_ckpt *b, const rsh_compare_opts *opts,

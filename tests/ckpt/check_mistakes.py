@@ -78,8 +78,8 @@ def copies_that_differ():
     write("v.rules", b"mesh tp=2\nfiles v{rank}.safetensors\n* [...]\n")
     from_ranks = ["convert", "v", "o", "--to", "whole", "--from", "v.rules"]
     for more in ([], ["--verify"], ["--no-digest", "--verify"]):
-        refused('tensor "w" differs first at [1, 1], in the part of rank 1 of v, from the copy of another rank; if ranks '
-                "have different parts of it, correct its rule in --from", *from_ranks, *more)
+        refused('v: tensor "w" is not the same on all ranks that should have copies, first at [1, 1]; if ranks have '
+                "different parts of it, correct its rule in --from", *from_ranks, *more)
     write("v.rules", b"mesh tp=2\nfiles v{rank}.safetensors\nw [_, _/tp]\n* [...]\n")
     done(*from_ranks)
     assert st.read("o/model.safetensors")[0]["w"] == ("U8", (2, 4), b"ababc\0c\1")
