@@ -36,7 +36,7 @@ void py_layouts_free(rsh_layout **layouts, int64_t n) {
 }
 
 rsh_layout **py_layouts_from(PyObject *object, int64_t *n) {
-    bool one = PyUnicode_Check(object) || PyObject_TypeCheck(object, py_layout_type);
+    bool one = PyUnicode_Check(object) || PyObject_TypeCheck(object, py_layout_type) || !PySequence_Check(object);
     Py_ssize_t length = one ? 1 : PySequence_Size(object);
     rsh_layout **layouts = length >= 0 ? PyMem_Calloc((size_t)length + 1, sizeof *layouts) : NULL;
     if (!layouts) {

@@ -1,4 +1,5 @@
 """Ranks: threads and processes that this program starts, or that a launcher has started."""
+import io
 import os
 import pickle
 import selectors
@@ -45,8 +46,9 @@ class _Failures:
 
 
 def _sentence(error):
-    """Returns the message for the other ranks: the last line of the traceback."""
-    return "".join(traceback.format_exception_only(type(error), error)).strip()[:900]
+    """Returns the message for the other ranks: the last line of the traceback, as text that C can hold."""
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()[:900]
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 # ---- threads ----
@@ -55,13 +57,20 @@ def _sentence(error):
 def _run_threads(n, fn):
     comms, results, failures = _reshard._comm_threads(n), [None] * n, _Failures()
 
-    def be_rank(rank):
+    def work(rank):
         try:
             results[rank] = fn(comms[rank])
         except BaseException as error:  # even SystemExit must not leave the others waiting
             failures.note(rank, error)
             comms[rank]._fail(_sentence(error))
         finally:
+            comms[rank].close()
+
+    def be_rank(rank):
+        try:
+            work(rank)
+        except KeyboardInterrupt as error:  # of _stop_threads, while work() was handling another one
+            comms[rank]._fail(_sentence(error))
             comms[rank].close()
 
     threads = [threading.Thread(target=be_rank, args=(rank,), name=f"reshard rank {rank}") for rank in range(n)]
@@ -112,14 +121,29 @@ class RemoteTraceback(Exception):
 
 
 def _dump(rank, result, error):
-    """Returns the data that a rank sends to its parent."""
+    """Returns the data that a rank sends to its parent: the traceback, and the result with the exception."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__)) if error else None
     try:
-        return pickle.dumps((result, error, trace))
+        data = pickle.dumps((result, error))
     except Exception as problem:
         what = "exception" if error else "result"
-        told = RuntimeError(f"rank {rank}: cannot pickle its {what}: {problem}")
-        return pickle.dumps((None, told, trace))
+        data = pickle.dumps((None, RuntimeError(f"rank {rank}: cannot pickle its {what}: {problem}")))
+    return pickle.dumps(trace), data
+
+
+def _load(rank, data):
+    """Returns the result and the exception of a rank.  Many exceptions can be pickled but not unpickled."""
+    trace = None
+    try:
+        stream = io.BytesIO(data)
+        trace = pickle.load(stream)
+        result, error = pickle.load(stream)
+    except Exception as problem:
+        what = "exception" if trace else "result"
+        result, error = None, RuntimeError(f"rank {rank}: cannot unpickle its {what}: {problem}")
+    if trace:
+        error.__cause__ = RemoteTraceback(trace)
+    return result, error
 
 
 def _be_process(job, rank, n, fn, pipe):
@@ -135,7 +159,7 @@ def _be_process(job, rank, n, fn, pipe):
             if comm is not None:
                 comm._fail(_sentence(problem))
         with os.fdopen(pipe, "wb") as out:
-            out.write(_dump(rank, result, error))
+            out.writelines(_dump(rank, result, error))
         code = 0 if error is None else 1
         if comm is not None:
             comm.close()
@@ -185,9 +209,8 @@ def _run_processes(n, fn):
         child = children[rank]
         if not child["bytes"]:
             return  # it died; the exit status tells how
-        results[rank], error, trace = pickle.loads(bytes(child["bytes"]))
+        results[rank], error = _load(rank, child["bytes"])
         if error is not None:
-            error.__cause__ = RemoteTraceback(trace)
             failures.note(rank, error)
 
     try:

@@ -68,6 +68,8 @@ def test_plans_are_values():
     for value in (plan, plan.adjoint(), plan.backward(), reshard.plan([A, A], [B, A])):
         again = pickle.loads(pickle.dumps(value))
         assert again == value and hash(again) == hash(value) and again.totals() == value.totals()
+    with pytest.raises(TypeError, match="layout must be a reshard.Layout or a text, got <class 'int'>"):
+        reshard.plan(3, "f32[4]")
     with pytest.raises(TypeError, match="unknown option"):
         reshard.plan(A, B, speed=11)
     with pytest.raises(ValueError):

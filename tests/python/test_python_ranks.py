@@ -232,6 +232,65 @@ def test_ctrl_c_ends_ranks_that_are_threads():
     assert "KeyboardInterrupt" in errors and child.returncode != 0, errors
 
 
+class TwoArguments(Exception):  # can be pickled, but not unpickled
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class NoNumber:  # as a result
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_what_cannot_be_unpickled_is_told_with_its_rank_and_traceback():
+    def fail(comm):
+        if comm.rank == 1:
+            raise TwoArguments("this", "that")
+        comm.barrier()
+
+    with pytest.raises(RuntimeError, match="rank 1: cannot unpickle its exception") as failure:
+        reshard.run(2, fail, processes=True)
+    assert "this and that" in str(failure.value.__cause__)
+    with pytest.raises(RuntimeError, match="rank 0: cannot unpickle its result: invalid literal"):
+        reshard.run(1, lambda comm: NoNumber(), processes=True)
+    with pytest.raises(RuntimeError, match="rank 0: cannot pickle its result") as failure:
+        reshard.run(1, lambda comm: lambda: 0, processes=True)
+    assert failure.value.__cause__ is None
+
+
+@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_any_text_of_an_exception_reaches_the_other_ranks(text, processes):
+    def fail(comm):
+        if comm.rank == 0:
+            raise ValueError(text)
+        try:
+            comm.barrier()
+        except reshard.PeerError as error:
+            return str(error)
+
+    with pytest.raises(ValueError) as failure:
+        reshard.run(2, fail, processes=processes)
+    assert failure.value.args == (text,)
+
+
+def test_an_interrupt_while_a_rank_reports_another_leaves_no_traceback():
+    text = ("import os, reshard, signal, threading\n"
+            "from reshard import _ranks\n"
+            "def slowly(error, sentence=_ranks._sentence):\n"
+            "    for _ in range(3000000): pass\n"
+            "    return sentence(error)\n"
+            "_ranks._sentence = slowly\n"
+            "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+            "def main(comm):\n"
+            "    if comm.rank == 0: threading.Event().wait(1)\n"
+            "    comm.barrier()\n"
+            "reshard.run(3, main)\n")
+    child = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert child.returncode != 0 and "KeyboardInterrupt" in child.stderr, child.stderr
+    assert "Exception in thread" not in child.stderr, child.stderr
+
+
 def test_a_forked_child_is_not_a_rank():
     def main(comm):
         x = reshard.zeros(comm, "f32[4/x] on x=2")
