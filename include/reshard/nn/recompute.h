@@ -2,9 +2,10 @@
  *
  * rsh_recompute keeps the inputs of a module and runs its forward again during backward.
  * rsh_input_reshard keeps only this rank's chunk of each replicated tensor, and gathers the tensor
- * during backward.  Outputs and gradients are bit for bit the same.  The two can be combined:
- * rsh_input_reshard on a module that recomputes, or on a parent of it, cuts the inputs that are
- * kept. */
+ * during backward.  Outputs and gradients are bit for bit the same, except that a tensor with gaps
+ * or negative strides is gathered without them, which can change the last bit of a product.  The
+ * two can be combined: rsh_input_reshard on a module that recomputes, or on a parent of it, cuts
+ * the inputs that are kept. */
 #ifndef RESHARD_NN_RECOMPUTE_H
 #define RESHARD_NN_RECOMPUTE_H
 
