@@ -178,6 +178,35 @@ void rshi_taken_names_free(rshi_taken_names *t) {
     rshi_store_free(&t->store);
 }
 
+/* Removes what has other names in the directory `path`, which is `below` in the result. */
+static rsh_status prune_folder(const rshi_taken_names *taken, const char *path, const char *below) {
+    rshi_ckpt_place place = {0};
+    rsh_status st = rshi_ckpt_place_open(path, NULL, &place);
+    for (int64_t i = 0; i < place.nnames && !st; i++) {
+        char *name = NULL, *full = NULL;
+        struct stat s;
+        st = rshi_ckpt_join(below, place.name[i], &name);
+        if (!st) st = rshi_ckpt_join(path, place.name[i], &full);
+        bool folder = !st && !lstat(full, &s) && S_ISDIR(s.st_mode); /* a link is not followed */
+        if (folder && rshi_name_table_find(&taken->folders, name) >= 0)
+            st = prune_folder(taken, full, name);
+        else if (!st && rshi_name_table_find(&taken->files, name) < 0)
+            st = rshi_remove(full);
+        rshi_free(name);
+        rshi_free(full);
+    }
+    rshi_ckpt_place_close(&place);
+    return st;
+}
+
+rsh_status rshi_prune(const rshi_target *t, const char *path) {
+    rshi_taken_names taken = {0};
+    rsh_status st = rshi_taken_names_list(t, &taken);
+    if (!st) st = prune_folder(&taken, path, NULL);
+    rshi_taken_names_free(&taken);
+    return st;
+}
+
 /* ---- the report ---- */
 
 rsh_status rshi_beside_report(const rsh_ckpt *c, const rshi_target *t, rsh_convert_report *r) {

@@ -266,27 +266,19 @@ static rsh_status size_file(rshi_ckpt_partial *p, int64_t i, uint64_t *missing) 
     return st;
 }
 
-static uint64_t file_bytes(const char *path) {
-    struct stat s;
-    return stat(path, &s) ? 0 : (uint64_t)s.st_size;
-}
-
-/* Bytes of other files that are still to be copied. */
+/* Bytes of other files, which will be copied. */
 static uint64_t beside_bytes(const rshi_ckpt_partial *p) {
-    uint64_t missing = 0;
-    for (int64_t i = 0; i < p->files->source->nbeside; i++) {
-        const rshi_ckpt_pair *f = &p->files->source->beside[i];
-        char *path = NULL;
-        uint64_t all = file_bytes(f->value), have = rshi_ckpt_join(p->data, f->key, &path) ? 0 : file_bytes(path);
-        missing += have < all ? all - have : 0;
-        rshi_free(path);
-    }
-    return missing;
+    const rsh_ckpt *c = p->files->source;
+    uint64_t bytes = 0;
+    struct stat s;
+    for (int64_t i = 0; i < c->nbeside; i++) bytes += stat(c->beside[i].value, &s) ? 0 : (uint64_t)s.st_size;
+    return bytes;
 }
 
 rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     struct statvfs v;
     uint64_t missing = 0;
+    if (!p->single) RSH_TRY(rshi_prune(p->files, p->data));
     RSH_TRY(rshi_fds_init(&p->fds, p->files->nfiles, open_target_file, p));
     for (int64_t i = 0; i < p->files->nfiles; i++) {
         if (!p->single) RSH_TRY(rshi_make_parents(p->data, p->files->file[i].name));

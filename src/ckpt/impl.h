@@ -396,6 +396,9 @@ typedef struct rshi_taken_names {
 rsh_status rshi_taken_names_list(const rshi_target *t, rshi_taken_names *out); /* RSH_ENOMEM */
 bool rshi_taken_names_has(const rshi_taken_names *t, const char *name);
 void rshi_taken_names_free(rshi_taken_names *t);
+/* Removes everything in the directory that is not a file of the result: copies of other files that
+ * an interrupted run made, perhaps incomplete or of files that no longer exist.  RSH_EIO. */
+rsh_status rshi_prune(const rshi_target *t, const char *path);
 /* Counts other files that will be copied, and names those that will not.  RSH_ENOMEM. */
 rsh_status rshi_beside_report(const rsh_ckpt *c, const rshi_target *t, rsh_convert_report *r);
 

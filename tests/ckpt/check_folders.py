@@ -6,6 +6,7 @@
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -182,6 +183,28 @@ def other_files():
         assert not os.path.exists("x.reshard-partial")
 
 
+def other_files_of_an_interrupted_run():
+    """A copy that was interrupted, of a file that the source no longer has, is not part of the result."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    os.mkdir("src")
+    st.write("src/model.safetensors", MODEL)
+    write("src/a/kept", "kept")
+    write("src/b/large", "x" * 200_000)
+    said = run("convert", "src", "res", "--to", rules(NESTED), status=1, preexec_fn=limit)
+    assert "res.reshard-partial/data/b/large" in said and "--resume" in said, said
+    assert os.path.getsize("res.reshard-partial/data/b/large") == 100_000
+    shutil.rmtree("src/b")
+    shutil.rmtree("res.reshard-partial/data/mp_rank_01")  # links are not followed, and nothing behind them is removed
+    write("precious/letter", "dear")
+    os.symlink(os.path.abspath("precious"), "res.reshard-partial/data/mp_rank_01")
+    os.symlink(os.path.abspath("precious"), "res.reshard-partial/data/link")
+    run("convert", "src", "res", "--to", "rules", "--resume", "--verify")
+    assert sorted(os.listdir("res")) == ["a", "mp_rank_00", "mp_rank_01"] and os.listdir("res/a") == ["kept"]
+    assert os.listdir("precious") == ["letter"] and not os.path.islink("res/mp_rank_01")
+
+
 def main():
     with tempfile.TemporaryDirectory() as home:
         os.chdir(home)
@@ -190,6 +213,7 @@ def main():
         names_that_are_refused()
         kills_and_resume()
         other_files()
+        other_files_of_an_interrupted_run()
         os.chdir("/")
     print("as documented")
 
