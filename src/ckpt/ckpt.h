@@ -401,6 +401,7 @@ typedef struct rshi_ckpt_rule rshi_ckpt_rule; /* see rules.h */
 bool rshi_glob(const char *pattern, const char *name);
 /* Takes the digits at *p as a number; false: there are none, or more than 18. */
 bool rshi_take_number(const char **p, int64_t *out);
+#define RSHI_MOST_LEVELS 32 /* of directories in a files line */
 /* Checks the pattern of a files line: RSH_EVALUE if a name made from it would leave its directory
  * or could not be read back, or if {rank} is missing. */
 rsh_status rshi_files_check(const char *files);

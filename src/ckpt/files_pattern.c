@@ -72,7 +72,8 @@ bool rshi_files_names(const char *files, const char *word) {
 
 /* Every component must name an entry of its directory. */
 static rsh_status check_components(const char *files) {
-    for (const char *at = files, *end;; at = end + 1) {
+    int levels = 0;
+    for (const char *at = files, *end;; at = end + 1, levels++) {
         end = strchr(at, '/');
         size_t n = end ? (size_t)(end - at) : strlen(at);
         RSH_REQUIRE(n && !(n == 1 && *at == '.') && !(n == 2 && !strncmp(at, "..", 2)), RSH_EVALUE,
@@ -80,6 +81,8 @@ static rsh_status check_components(const char *files) {
                     "\"..\", \".\" and empty components",
                     files);
         RSH_REQUIRE(n <= 255, RSH_EVALUE, "files: a component of the name has %zu bytes; at most 255 are possible", n);
+        RSH_REQUIRE(levels <= RSHI_MOST_LEVELS, RSH_EVALUE, "files: at most %d directories may be nested",
+                    RSHI_MOST_LEVELS);
         if (!end) return RSH_OK;
     }
 }

@@ -187,7 +187,7 @@ rsh_status rshi_ckpt_check_parts(const rsh_ckpt *c) {
 
 /* ---- files in subdirectories ---- */
 
-enum { MOST_LEVELS = 8, MOST_FOLDERS = 1000 }; /* of a search; other directories may have any contents */
+enum { MOST_FOLDERS = 1000 }; /* of a search; other directories may have any contents */
 
 typedef struct searching {
     const char *top;
@@ -248,7 +248,7 @@ static rsh_status search_folder(searching *s, const char *below, int levels) {
 /* Finds the pattern of the names of rank files in subdirectories; *out is NULL if there are none. */
 static rsh_status find_pattern(const rshi_ckpt_place *place, char **out) {
     searching s = {.top = place->path, .left = MOST_FOLDERS};
-    rsh_status st = search_folder(&s, NULL, MOST_LEVELS);
+    rsh_status st = search_folder(&s, NULL, RSHI_MOST_LEVELS);
     *out = s.pattern;
     return st;
 }

@@ -282,14 +282,14 @@ static rsh_status name_ranks(rshi_target *t) {
 static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const char *single) {
     filing f = {.t = t, .most = o->max_shard ? o->max_shard : t->by_rank || t->gguf ? UINT64_MAX : WHOLE_SHARD};
     bool limited = o->max_shard || o->max_tensors;
+    const char *limit = o->max_shard ? "--max-shard-size" : "--max-shard-tensors";
     f.most_tensors = o->max_tensors ? o->max_tensors : INT64_MAX;
     f.parts = t->by_rank ? t->rules->files && rshi_files_names(t->rules->files, "part") : !single;
     RSH_REQUIRE(!t->by_rank || !limited || f.parts, RSH_EVALUE,
-                "%s: --max-shard-size needs {part} in the files line, as in \"files "
-                "rank-{rank}-part-{part}.safetensors\"",
-                t->rules->name);
+                "%s: %s needs {part} in the files line, as in \"files rank-{rank}-part-{part}.safetensors\"",
+                t->rules->name, limit);
     RSH_REQUIRE(!single || !limited, RSH_EVALUE,
-                "%.300s: --max-shard-size cannot split a single file; give a directory as the target%s", single,
+                "%.300s: %s cannot split a single file; give a directory as the target%s", single, limit,
                 t->gguf ? ", and --format gguf" : "");
     rsh_status st = assign_entries(&f);
     rshi_free(f.first);

@@ -112,9 +112,13 @@ def names_that_are_refused():
                         ("{rank}/x.pt", "must end in .safetensors"), ("x/y.safetensors", "must contain {rank}"),
                         ("{rank}{part}.safetensors", "separate them"), ("{rank}/{part}0.safetensors", "separate them"),
                         ("{rank}-{prt}.safetensors", "braces"), ("{rank:x}.safetensors", "braces"),
-                        ("{rank}\x01.safetensors", "control characters"), ("x" * 256 + "/{rank}.safetensors", "at most 255")):
+                        ("{rank}\x01.safetensors", "control characters"), ("d/" * 33 + "{rank}.safetensors", "at most 32"), ("x" * 256 + "/{rank}.safetensors", "at most 255")):
         said = run("convert", "whole.safetensors", "out", "--to", rules(files), status=1)
         assert want in said and "rules:2:7" in said + "rules:2:7" * (want == "must end in .safetensors"), (files, said)
+    run("convert", "whole.safetensors", "deep", "--to", rules("d/" * 32 + "{rank}.safetensors"), "--verify")
+    shutil.rmtree("deep")
+    said = run("convert", "whole.safetensors", "out", "--to", "rules", "--max-shard-tensors", "1", status=1)
+    assert "--max-shard-tensors needs {part}" in said, said
     run("convert", "whole.safetensors", "out", "--to", rules("..a/b../{rank}.safetensors"), "--verify")
     assert sorted(os.listdir("out/..a/b..")) == ["0.safetensors", "1.safetensors"]
     shutil.rmtree("out")
