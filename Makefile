@@ -19,6 +19,8 @@
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Three tests at a time on two cores, since many wait for timeouts and for other processes.
+TEST_JOBS ?= $(shell echo $$(($(JOBS) + ($(JOBS) + 1) / 2)))
 BUILD := build
 SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
 TESTS := -DRESHARD_TESTS=OFF
@@ -53,7 +55,7 @@ test soak: STRICT := -DRESHARD_WERROR=ON
 test:
 	$(SETUP) build test python
 	$(CONFIGURE)
-	@ctest --preset release -j$(JOBS) --timeout 1500
+	@ctest --preset release -j$(TEST_JOBS) --timeout 1500
 
 check: test
 

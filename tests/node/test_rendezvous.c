@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,6 +20,8 @@
 #define NOBODY 65534   /* another user */
 #define PATIENCE 200   /* seconds until a hang is called one */
 #define ATTEMPTS 10    /* at what the library itself gives a moment to */
+#define DOUBLINGS 7    /* of TIMEOUT, for a busy machine: up to half a minute */
+#define TIMEOUT 0.5    /* seconds, of the first attempt */
 
 /* How a process fared, in memory that it shares with the test. */
 typedef struct outcome {
@@ -34,7 +37,7 @@ typedef enum moment {
     WHEN_OTHERS_WAIT,
     WHEN_ONE_IS_TOLD,
     WHEN_STRANGER_HAS_COME, /* who sets its word */
-    A_SECOND_LATER,
+    WHEN_HALF_THE_TIMEOUT_IS_OVER,
 } moment;
 
 /* What a process does before it comes. */
@@ -50,6 +53,7 @@ typedef struct stranger {
     atomic_int *word; /* shared with it */
 } stranger;
 static stranger other; /* that the processes may wait for */
+static double timeout; /* seconds, where a test has set it */
 
 static bool one_is_told(const outcome *all, int n) {
     for (int i = 0; i < n; i++)
@@ -75,7 +79,7 @@ static void await_moment(moment when, const outcome *all, int n, const outcome *
     case WHEN_STRANGER_HAS_COME:
         while (!atomic_load(other.word)) usleep(1000);
         break;
-    case A_SECOND_LATER: sleep(1); break;
+    case WHEN_HALF_THE_TIMEOUT_IS_OVER: usleep((useconds_t)(5e5 * timeout)); break;
     }
 }
 
@@ -148,6 +152,13 @@ static void all_are_told_at_last(int n, const guise *guises, rsh_status status, 
     if (attempt == ATTEMPTS) fail_msg("%s", why);
 }
 
+/* Where all wait for the whole timeout, attempt k has twice as long a one as the one before. */
+static bool set_timeout_of(int k) {
+    char text[32];
+    snprintf(text, sizeof text, "%g", timeout = ldexp(TIMEOUT, k));
+    return k < DOUBLINGS && !setenv("RESHARD_TIMEOUT", text, 1);
+}
+
 /* Rank `first` comes, is stopped for longer than RESHARD_TIMEOUT and goes on; then the other one comes. */
 static outcome *meet_a_suspended(int first) {
     outcome *o = new_outcomes(2);
@@ -161,7 +172,7 @@ static outcome *meet_a_suspended(int first) {
         while (!atomic_load(&o[0].pid)) usleep(1000);
         await_asleep(child[0]);
         kill(child[0], SIGSTOP);
-        usleep(2700000);
+        usleep((useconds_t)(1.1e6 * timeout));
         kill(child[0], SIGCONT);
         await_asleep(child[0]); /* it has looked at its watch */
     }
@@ -181,11 +192,10 @@ static bool is_met(int first, char why[600]) {
 static void a_rank_that_was_suspended_while_it_waited_is_met(void **state) {
     (void)state;
     char why[600];
-    setenv("RESHARD_TIMEOUT", "2.5", 1);
     for (int first = 0; first < 2; first++) {
-        int attempt = 0;
-        while (attempt < ATTEMPTS && !is_met(first, why)) attempt++;
-        if (attempt == ATTEMPTS) fail_msg("%s", why);
+        bool met = false;
+        for (int k = 1; !met && set_timeout_of(k); k++) met = is_met(first, why);
+        if (!met) fail_msg("%s", why);
     }
     unsetenv("RESHARD_TIMEOUT");
 }
@@ -249,15 +259,6 @@ static void different_sizes_are_told_to_all(void **state) {
     guises[3].when = WHEN_ONE_IS_TOLD; /* also to those who come when it is over, for a moment */
     setenv("RESHARD_TIMEOUT", "20", 1);
     all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4, rank 1 says 5");
-    unsetenv("RESHARD_TIMEOUT");
-}
-
-static void who_is_missing_is_told_to_those_who_came_first(void **state) {
-    (void)state;
-    const guise guises[RANKS - 1] = {
-        {0, RANKS, A_SECOND_LATER, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
-    setenv("RESHARD_TIMEOUT", "1.8", 1);
-    all_are_told_at_last(RANKS - 1, guises, RSH_ETIMEOUT, "rank 2 did not");
     unsetenv("RESHARD_TIMEOUT");
 }
 
@@ -402,28 +403,37 @@ static void a_process_that_sends_garbage_ends_no_meeting(void **state) {
 static const guise all_but_rank_2[RANKS - 1] = {
     {0, RANKS, AT_ONCE, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
 
-static void is_named(void (*act)(const place *at, atomic_int *word), const char *format) {
+/* Ranks of which one is missing are told so in these words; `act`, which may be NULL, is a process in its place. */
+static void is_told(const guise *guises, void (*act)(const place *at, atomic_int *word), const char *format) {
     char words[100], why[600];
     bool told = false;
-    setenv("RESHARD_TIMEOUT", "1", 1);
-    for (int i = 0; i < ATTEMPTS && !told; i++) {
-        stranger s = start_stranger(act, geteuid());
+    for (int k = 0; !told && set_timeout_of(k); k++) {
+        stranger s = {0};
+        if (act) s = start_stranger(act, geteuid());
         snprintf(words, sizeof words, format, (long)s.pid);
-        told = are_told(RANKS - 1, all_but_rank_2, RSH_ETIMEOUT, words, why);
-        end_stranger(&s);
+        told = are_told(RANKS - 1, guises, RSH_ETIMEOUT, words, why);
+        if (act) end_stranger(&s);
     }
     unsetenv("RESHARD_TIMEOUT");
     if (!told) fail_msg("%s", why);
 }
 
+static void who_is_missing_is_told_to_those_who_came_first(void **state) {
+    (void)state;
+    guise late[RANKS - 1];
+    memcpy(late, all_but_rank_2, sizeof late);
+    late[0].when = WHEN_HALF_THE_TIMEOUT_IS_OVER;
+    is_told(late, NULL, "rank 2 did not");
+}
+
 static void a_silent_process_is_named_when_a_rank_is_missing(void **state) {
     (void)state;
-    is_named(stay_silent, "rank 2 did not; connected, but silent: process %ld");
+    is_told(all_but_rank_2, stay_silent, "rank 2 did not; connected, but silent: process %ld");
 }
 
 static void a_process_that_sent_garbage_is_named_when_a_rank_is_missing(void **state) {
     (void)state;
-    is_named(send_garbage, "; process %ld sent data that are not from a rank");
+    is_told(all_but_rank_2, send_garbage, "; process %ld sent data that are not from a rank");
 }
 
 static void another_version_of_the_library_is_told_to_all(void **state) {

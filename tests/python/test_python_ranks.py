@@ -142,28 +142,30 @@ def test_a_closed_comm_says_so():
 
 
 def test_one_thread_uses_a_comm():
+    """Two threads of rank 0 enter a barrier for which rank 1 waits until one of them has been refused."""
     import threading
 
-    def main(comm):
-        seen = []
+    refused, seen = threading.Event(), []
 
-        def intrude():
-            time.sleep(0.2)
-            try:
-                comm.barrier()
-            except RuntimeError as error:
-                seen.append(str(error))
-
-        if comm.rank == 0:
-            thread = threading.Thread(target=intrude)
-            thread.start()
+    def enter(comm):
+        try:
             comm.barrier()
-            thread.join()
-            return seen
-        time.sleep(0.6)
-        comm.barrier()
+        except RuntimeError as error:
+            seen.append(str(error))
+            refused.set()
 
-    assert "another thread" in reshard.run(2, main)[0][0]
+    def main(comm):
+        if comm.rank == 0:
+            thread = threading.Thread(target=enter, args=(comm,))
+            thread.start()
+            enter(comm)
+            thread.join()
+        else:
+            assert refused.wait(60)
+            comm.barrier()
+
+    reshard.run(2, main)
+    assert len(seen) == 1 and "another thread" in seen[0], seen
 
 
 def python(text, *launcher, **more):
@@ -187,7 +189,7 @@ def test_join_under_reshard_run():
 
 
 def test_a_rank_that_does_not_come_times_out():
-    found = python("import reshard\nreshard._reshard._join('job of nobody', 0, 2)", RESHARD_TIMEOUT="0.3")
+    found = python(f"import reshard\nreshard._reshard._join('job of nobody {os.getpid()}', 0, 2)", RESHARD_TIMEOUT="0.3")
     assert "TimeoutError" in found.stderr, found
 
 

@@ -77,7 +77,7 @@ static rsh_status one_is_late(void *ctx, rsh_comm *comm) {
     RSH_TRY(bind_on(ctx, comm, "f32[64/x, 4096] on x=2", "f32[64, 4096/x] on x=2", &b));
     int rank = rsh_comm_rank(comm);
     if (rank > 1) return unbind(&b), RSH_OK;
-    if (!rank) set_timeout(comm, 0.3);
+    if (!rank) set_timeout(comm, 0.1);
     while (rank && !atomic_load(s->turn)) usleep(1000);
     rsh_status st = rsh_exec_run(b.exec);
     bool right = check_result(b.dst) == RSH_OK;

@@ -37,7 +37,7 @@ typedef struct world {
 /* All are here: from now on nothing long arrives, and nobody waits for long. */
 static void stop(world *w, rsh_comm *c) {
     pthread_barrier_wait(&w->ready);
-    set_timeout(c, 0.5);
+    set_timeout(c, 0.1);
     if (rsh_comm_rank(c) == 0) mailboxes_stop();
     pthread_barrier_wait(&w->ready);
 }

@@ -56,7 +56,7 @@ static rsh_status spread_rows(rsh_comm *comm, const rsh_layout *l, int64_t gap, 
     RSH_TRY(rsh_layout_part(l, rsh_comm_rank(comm), 0, &part));
     int64_t strides[2] = {part.shape[1] + gap, 1};
     for (int64_t i = 0; i < part.count; i++)
-        room[i / part.shape[1] * strides[0] + i % part.shape[1]] = value_at(l, rsh_comm_rank(comm), 0, i);
+        room[i / part.shape[1] * strides[0] + i % part.shape[1]] = (float)index_at(l, rsh_comm_rank(comm), 0, i);
     return rsh_sharded_wrap(comm, l, &(rsh_memory){room, strides}, out);
 }
 

@@ -162,9 +162,9 @@ static bool await_stopped(board *w, int rank) {
 
 /* A busy machine may delay a rank by more than a timeout.  So what must end in time is tried again with twice the
  * timeout, up to half a minute. */
-#define TIMEOUT 1.2 /* seconds, of the first attempt */
+#define TIMEOUT 0.6 /* seconds, of the first attempt */
 #define LONG 2.5    /* timeouts: more than one stuck rank takes, and less than one for each of three ranks */
-enum { ATTEMPTS = 6 };
+enum { ATTEMPTS = 7 };
 
 /* Ranks 1 to 3 stop in front of the run; rank 0 lets them go on when it has its error. */
 static rsh_status three_are_stopped(void *ctx, rsh_comm *comm) {

@@ -2,10 +2,10 @@
 #include "comm/impatience.h"
 #include "comm/ranks.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define TIMEOUT 0.5 /* seconds */
 
 static const int apart[] = {0, 1, 2, 3, 4, 5, 6, 7}, two_and_two[] = {0, 0, 1, 1}, three_and_one[] = {0, 0, 0, 1};
 
@@ -16,6 +16,7 @@ typedef struct absence {
     rsh_status (*call)(rsh_comm *c);
     const char *blame;
     const char *or_blame; /* where not all ranks wait for all that are missing; may be NULL */
+    double timeout; /* in seconds */
     atomic_int failed;
 } absence;
 
@@ -36,7 +37,7 @@ static rsh_status waits(void *ctx, rsh_comm *c) {
     absence *a = ctx;
     int missing = __builtin_popcount(a->missing);
     RSH_TRY(rsh_comm_barrier(c));
-    set_timeout(c, TIMEOUT);
+    set_timeout(c, a->timeout);
     if (a->missing >> c->rank & 1) {
         while (a->failed < a->ranks - missing) usleep(1000);
         return RSH_OK;
@@ -49,13 +50,16 @@ static rsh_status waits(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* A rank that a busy machine keeps from answering for long is taken for a missing one, and rightly. */
-enum { ATTEMPTS = 10 };
+/* A rank that a busy machine keeps from answering for long is taken for a missing one, and rightly.  So each attempt
+ * has twice the timeout of the one before, up to half a minute. */
+#define TIMEOUT 0.2 /* seconds, of the first attempt */
+enum { ATTEMPTS = 8 };
 
 static void blame(absence a, const int *node) {
     rsh_status st = RSH_ERUNTIME;
     for (int i = 0; st && i < ATTEMPTS; i++) {
         a.failed = 0;
+        a.timeout = ldexp(TIMEOUT, i);
         st = run_on_nodes(a.ranks, node, waits, &a);
     }
     if (st) fail_msg("%d ranks: %s", a.ranks, rsh_error_detail());
@@ -78,11 +82,11 @@ static void of_several_that_do_not_come_all_are_named(void **state) {
 
 /* Each waits for the other, in calls that do not belong together. */
 static rsh_status cross(void *ctx, rsh_comm *c) {
-    (void)ctx;
+    const double *timeout = ctx;
     char byte[1000] = {0};
     rsh_wire_request request;
     RSH_TRY(rsh_comm_barrier(c));
-    set_timeout(c, TIMEOUT);
+    set_timeout(c, *timeout);
     if (c->rank == 1) {
         rsh_status st = rsh_comm_barrier(c);
         CHECK(st == RSH_ETIMEOUT || st == RSH_EPEER);
@@ -104,7 +108,7 @@ static rsh_status cross(void *ctx, rsh_comm *c) {
 static void where_all_wait_nobody_is_named(void **state) {
     (void)state;
     rsh_status st = RSH_ERUNTIME;
-    for (int i = 0; st && i < ATTEMPTS; i++) st = run_on_nodes(2, apart, cross, NULL);
+    for (int i = 0; st && i < ATTEMPTS; i++) st = run_on_nodes(2, apart, cross, &(double){ldexp(TIMEOUT, i)});
     if (st) fail_msg("%s", rsh_error_detail());
 }
 
