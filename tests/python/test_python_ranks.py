@@ -71,10 +71,8 @@ def test_an_exception_in_one_rank_reaches_the_caller(processes):
             told.append(str(error))
             raise
 
-    begin = time.monotonic()
     with pytest.raises(Odd, match="rank two is odd") as caught:
         reshard.run(4, main, processes=processes)
-    assert time.monotonic() - begin < 60
     trace = str(caught.value.__cause__) if processes else "".join(str(entry) for entry in caught.traceback)
     assert "main" in trace
     assert processes or (told and all("rank two is odd" in text for text in told))
