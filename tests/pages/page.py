@@ -131,6 +131,8 @@ class Page:
     def run(self, command, answer):
         if any(command.startswith(other) for other in self.elsewhere()):
             return
+        if re.search(r"\breshard bench\b", command) and not answer:
+            command = re.sub(r"\breshard bench\b", "reshard bench --repeat 2", command)  # it checks every element all the same
         got = self.shell(re.sub(r"\b(FROM|TO)\b", r'"$\1"', command) if "FROM TO" in command else command)
         self.ran += 1
         said = got.stdout + got.stderr
