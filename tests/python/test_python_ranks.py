@@ -167,9 +167,11 @@ def test_one_thread_uses_a_comm():
 
 
 def python(text, *launcher, **more):
+    """Runs Python.  What LD_PRELOAD loads before it, as the runtime of a sanitizer, is not for the launcher, which has its own."""
     environment = {**os.environ, "RESHARD_TIMEOUT": "60", **more}
-    return subprocess.run([*launcher, sys.executable, "-c", text], env=environment, capture_output=True, text=True,
-                          timeout=120)
+    preload = [f"LD_PRELOAD={environment.pop('LD_PRELOAD')}"] if launcher and "LD_PRELOAD" in environment else []
+    return subprocess.run([*launcher, "env", *preload, sys.executable, "-c", text], env=environment, capture_output=True,
+                          text=True, timeout=120)
 
 
 JOIN = """
