@@ -6,6 +6,7 @@ failure.  If it is unset, every cause is accepted.
 tests/skip.sh is the same for shell scripts.
 """
 import os
+import re
 
 EXIT_SKIPPED = 77
 accepted = refused = 0
@@ -25,6 +26,12 @@ def skip(cause, why):
 def exit_status(failures):
     """The exit status of a script with this many failures."""
     return 1 if failures or refused else EXIT_SKIPPED if accepted else 0
+
+
+def is_sanitized(program):
+    """Was a program built with a sanitizer, which needs address space and time of its own?"""
+    with open(program, "rb") as file:
+        return re.search(rb"__[at]san_init", file.read()) is not None
 
 
 def has_terminals():

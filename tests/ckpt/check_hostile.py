@@ -14,12 +14,17 @@ import sys
 import tempfile
 import zipfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import skips
+
 command = os.path.abspath(sys.argv[1])
+sanitized = skips.is_sanitized(command)
 MEMORY = 600 << 20
 
 
 def limit():
-    if "asan" not in command and "tsan" not in command:
+    if not sanitized:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 

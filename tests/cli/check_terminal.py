@@ -322,7 +322,7 @@ def resident(leader):
 
 
 def apply_takes_the_memory_of_the_two_tensors():
-    if re.search(rb"__[at]san_init", open(COMMAND, "rb").read()):
+    if skips.is_sanitized(COMMAND):
         return skips.skip("sanitizer", "a sanitizer needs memory of its own; the plain build runs it")
     size = 64 * MIB
     for engine in ("local", "threads", "shm"):

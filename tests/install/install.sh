@@ -7,7 +7,13 @@ set -euo pipefail
 build=$1 cc=${2:-cc}
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+manifest=$build/install_manifest.txt # what `make uninstall` removes: that of the user's installation stays
+if [ -e "$manifest" ]; then cp -p "$manifest" "$scratch/manifest"; fi
+leave() {
+    if [ -e "$scratch/manifest" ]; then cp -p "$scratch/manifest" "$manifest"; else rm -f "$manifest"; fi
+    rm -rf "$scratch"
+}
+trap leave EXIT
 
 quietly() { "$@" > "$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }; }
 
