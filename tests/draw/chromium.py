@@ -19,7 +19,7 @@ import time
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--mute-audio",
          "--disable-dev-shm-usage", "--remote-debugging-pipe"]
-PATIENCE = 60  # seconds for one answer, on a machine that is busy with other tests
+PATIENCE = 200  # seconds for one answer, on a machine that is busy with other tests
 
 
 def find():
