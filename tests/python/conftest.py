@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, tests)
 import skips  # noqa: E402
+sys.path.remove(tests)  # where PyTorch is missing, "import torch" would find the folder tests/torch
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts this in the background ignores it for all
 

@@ -1,4 +1,5 @@
 """Layouts, plans and moves of parts that one process holds."""
+import importlib.util
 import pickle
 
 import numpy as np
@@ -8,6 +9,10 @@ import reshard
 
 A = reshard.Layout("f32[4096/tp, 11008] on dp=2,tp=4")
 B = reshard.Layout("f32[4096, 11008/tp] on dp=2,tp=4")
+
+
+def test_folders_of_tests_are_no_modules():
+    assert importlib.util.find_spec("dtensor") is None  # nor is tests/torch, where PyTorch is missing
 
 
 def test_a_layout_answers_what_the_header_answers():
