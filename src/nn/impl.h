@@ -157,6 +157,7 @@ rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int nee
  * of the whole tensor. */
 typedef struct rshn_operand {
     bool in_parts; /* the rank has several parts; `sizes` are those of one of them */
+    bool plain;    /* not distributed, so its gradient is not either */
     rshn_sizes sizes, whole;
 } rshn_operand;
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);

@@ -11,7 +11,8 @@ rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int nee
 
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i) {
     const rsh_value *v = rsh_call_input_value(c, i);
-    rshn_operand o = {.in_parts = rsh_value_nparts(v) > 1, .sizes = rshn_sizes_of(rsh_call_input(c, i))};
+    rshn_operand o = {.in_parts = rsh_value_nparts(v) > 1, .plain = !rsh_value_sharded(v)};
+    o.sizes = rshn_sizes_of(rsh_call_input(c, i));
     o.whole.n = rsh_value_ndim(v);
     for (int d = 0; d < o.whole.n; d++) o.whole.at[d] = rsh_value_shape(v)[d];
     return o;
@@ -37,7 +38,8 @@ rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o) {
     rsh_tensor *sum = NULL;
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
     const rsh_value *whole = rsh_call_output_grad_value(c, 0);
-    if (o->in_parts || same_sizes(&o->whole, rsh_value_ndim(whole), rsh_value_shape(whole)))
+    bool alike = o->plain == !rsh_value_sharded(whole);
+    if (o->in_parts || (alike && same_sizes(&o->whole, rsh_value_ndim(whole), rsh_value_shape(whole))))
         return rsh_call_pass_grad(c, i, 0);
     NN_TRY(rshn_sum_to(g, &o->sizes, &sum));
     return rsh_call_set_input_grad(c, i, sum);

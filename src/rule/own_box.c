@@ -1,4 +1,6 @@
-/* Own box: this rank's box of a plain tensor that is equal on all ranks, on the same memory. */
+/* Own box: this rank's box of a plain tensor that is equal on all ranks, on the same memory.
+ *
+ * The result is a distributed value, so that an op that reduces over a cut dim knows that it is cut. */
 #include "rule/rule.h"
 
 #include <reshard/math.h>
@@ -45,10 +47,12 @@ rsh_status rshi_own_range_of(const rsh_layout *l, int64_t rank, int d, rshi_own_
     return rsh_layout_each_range(l, rank, 0, d, note_range, out);
 }
 
-rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_value **out) {
+rsh_status rshi_own_box_take(rsh_value *v, rsh_comm *comm, const rsh_layout *to, rsh_value **out) {
     static const rsh_grad_op op = {
         .name = "own box", .forward = box_forward, .backward = box_backward, .attr_bytes = sizeof(boxing)};
     boxing b = {.ndim = rsh_value_ndim(v)};
+    rsh_value *box = NULL;
+    int rank = rsh_comm_rank(comm);
     for (int d = 0; d < b.ndim; d++) {
         rshi_own_range r;
         RSH_TRY(rshi_own_range_of(to, rank, d, &r));
@@ -57,5 +61,8 @@ rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_v
         b.at[d] = r.lo;
         b.size[d] = r.hi - r.lo;
     }
-    return rsh_grad_apply(&op, &b, 1, &v, 1, out);
+    RSH_TRY(rsh_grad_apply(&op, &b, 1, &v, 1, &box));
+    rsh_status st = rsh_value_from_local(box, comm, to, out);
+    rsh_value_free(box);
+    return st;
 }

@@ -66,8 +66,8 @@ bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to);
  * `as` has its layout and kind.  Local. */
 rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as,
                               rsh_value **out);
-/* Returns this rank's box of a plain value that is equal on all ranks, as a plain value.
- * RSH_EUNSUP if its part of `to` is not a box.  Local. */
-rsh_status rshi_own_box_take(rsh_value *v, const rsh_layout *to, int rank, rsh_value **out);
+/* Returns a plain value that is equal on all ranks as a value with layout `to`, of which this rank
+ * has one part.  RSH_EUNSUP if that part is not a box.  Local. */
+rsh_status rshi_own_box_take(rsh_value *v, rsh_comm *comm, const rsh_layout *to, rsh_value **out);
 
 #endif

@@ -34,16 +34,19 @@ static bool is_pointwise(const rsh_grad_op *op) { return op->layouts == rsh_grad
 
 static bool is_number(const rsh_value *v) { return rsh_tensor_count(rsh_value_tensor(v)) == 1; }
 
-/* Returns whether all layouts are equal and plain values have one element, so that any layout is supported. */
+/* Returns whether all layouts are equal and plain values have one element and not more dims, so that the result has the
+ * same layout and any layout is supported. */
 static bool is_alike(int nin, rsh_value *const *in) {
     const rsh_layout *first = NULL;
+    int ndim = 0;
     for (int i = 0; i < nin; i++) {
         const rsh_layout *l = rsh_value_layout(in[i]);
         if (in[i] && !l && !is_number(in[i])) return false;
         if (l && first && !rsh_layout_equal(l, first)) return false;
         if (l) first = l;
+        if (!l && rsh_value_ndim(in[i]) > ndim) ndim = rsh_value_ndim(in[i]);
     }
-    return true;
+    return !first || ndim <= rsh_layout_ndim(first);
 }
 
 static bool rule_applies(const rsh_grad_op *op, int nin, rsh_value *const *in) {
@@ -197,7 +200,7 @@ static rsh_status move_input(const matching *m, int i, rsh_value *v, rsh_value *
     int rank = rsh_comm_rank(m->comm);
     if (v && !rsh_value_sharded(v)) RSH_TRY(check_plain(m, v));
     if (m->in[i] && rsh_value_sharded(v)) return rsh_value_reshard(v, m->in[i], RSH_DERIVATIVE_ADJOINT, NULL, out);
-    if (m->in[i] && rsh_layout_nparts(m->in[i], rank) == 1) return rshi_own_box_take(v, m->in[i], rank, out);
+    if (m->in[i] && rsh_layout_nparts(m->in[i], rank) == 1) return rshi_own_box_take(v, m->comm, m->in[i], out);
     *out = rsh_value_hold(v);
     return RSH_OK;
 }

@@ -197,6 +197,8 @@ static void arithmetic_takes_sharded_replicated_and_numbers(void **state) {
     (void)state;
     compare_on_ranks((const trial[]){
         {"add", run_add, 2, {{0, 2, {7, 6}, 0}, {0, 2, {7, 6}, 0}}, 0, 0, 0},
+        {"add a plain number with more dims", run_add, 2, {{0, 2, {1, 1}, PLAIN}, {0, 1, {7}, 0}}, 1, 0, 0},
+        {"add a plain number of the same shape", run_add, 2, {{0, 1, {1}, PLAIN}, {0, 1, {1}, 0}}, 0, 0, 0},
         {"sub", run_sub, 2, {{0, 2, {7, 6}, 1}, {0, 2, {7, 6}, WHOLE}}, 1, 0, 0},
         {"mul", run_mul, 2, {{0, 2, {7, 6}, WHOLE}, {0, 2, {7, 6}, 0}}, 0, 0, 0},
         {"div", run_div, 2, {{0, 2, {7, 6}, 0}, {0, 1, {6}, WHOLE}}, 0, 0, 0},
@@ -295,6 +297,9 @@ static void norms_go_over_dims_that_are_cut_and_not(void **state) {
          {{0, 2, {5, 9}, 1}, {0, 1, {9}, PLAIN}, {0, 1, {9}, PLAIN}}, 1, 1, 0},
         {"layer_norm over the cut dim", run_norm, 1, {{0, 3, {5, 4, 6}, 1}}, 1, 2, 0},
         {"rms_norm over the cut dim", run_rms, 2, {{0, 2, {5, 9}, 1}, {0, 1, {9}, PLAIN}}, 1, 0, 0},
+        {"rms_norm with a cut weight", run_rms, 2, {{0, 2, {5, 9}, PLAIN}, {0, 1, {9}, 0}}, 1, 0, 0},
+        {"layer_norm with a cut bias", run_norm, 3,
+         {{0, 2, {5, 9}, PLAIN}, {0, 1, {9}, PLAIN}, {0, 1, {9}, 0}}, 1, 1, 0},
         END});
 }
 
