@@ -81,6 +81,9 @@ def _range_of(size, item):
             return 0, 0, slice(None)
         first, last = sorted((start, start + (n - 1) * step))
         return first, last + 1, slice(None, None, step)
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise TypeError(f"an index must be an integer, a slice or an ellipsis, got {item!r}; for any other index read "
+                        "the elements first, for example with tensor[:]")
     i = item.__index__()
     if not -size <= i < size:
         raise IndexError(f"index {i} is out of range for a dim of {size}")

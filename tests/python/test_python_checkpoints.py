@@ -56,6 +56,9 @@ def test_reading_in_other_ways(saved):
         for wrong in (np.s_[16], np.s_[0, 0, 0], np.s_[0, 7]):
             with pytest.raises(IndexError):
                 c["a.weight"][wrong]
+        for wrong in (None, [0], True, "x", np.s_[0, None]):
+            with pytest.raises(TypeError, match="must be an integer, a slice or an ellipsis"):
+                c["a.weight"][wrong]
 
 
 def test_convert_verify_preview_and_inspect(saved, tmp_path):
