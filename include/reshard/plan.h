@@ -1,10 +1,10 @@
-/* Plan: for each rank what to send, receive, copy and reduce, to bring tensors from one layout to
+/* Plan: what each rank sends, receives, copies and reduces, to bring tensors from one layout to
  * another.
  *
- * Planning is pure: it needs no comm and no memory of the tensors, and it gives the same plan on
+ * Planning is pure: it needs no comm and no memory of the tensors, and it returns the same plan on
  * every rank.  A plan is immutable: share it between threads, print it, hash it, cache it.  Plans
  * are reference-counted: a new one has one reference, the caller's.  The cost for a rank grows with
- * its number of neighbours, never with ranks squared.  Everything here is pure, but for
+ * its number of neighbours, never with ranks squared.  Everything here is pure, except
  * rsh_plan_print, which writes to a sink. */
 #ifndef RESHARD_PLAN_H
 #define RESHARD_PLAN_H
@@ -100,10 +100,11 @@ typedef struct rsh_plan_totals {
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count, or *out does
  * not start from RSH_PLAN_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
-/* The same, and `progress` (may be NULL) is told how far it is: at first 0, in the end the total,
- * at most a thousand times in between, in units about equally long.  Where sums turn out not to
- * do, it is told 0 of another total, that of the shares.  Totals that the plan keeps are not told.
- * RSH_ERUNTIME if `progress` stops it: the plan is as before and can be asked again; otherwise
+/* The same, with reports to `progress` (may be NULL): 0 at the beginning, the total at the end, and
+ * at most a thousand reports in between, in units of about equal time.  If a faster method turns
+ * out not to apply, the reports start again from 0 with another total.  Totals that the plan has
+ * kept are not reported.
+ * RSH_ERUNTIME if `progress` stops the computation, which leaves the plan as before; otherwise
  * errors as for rsh_plan_get_totals.  Pure. */
 RSH_API rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress,
                                             void *ctx, rsh_plan_totals *out);

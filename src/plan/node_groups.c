@@ -80,50 +80,56 @@ bool rshi_reads_in_order(const rsh_plan *p, const rshi_pair *pair, const rshi_no
     return g->n == 1 && (g->group->node == rshi_plan_node(p, rank) || rsh_layout_dtype(pair->to) == RSH_F8E4M3);
 }
 
-typedef struct reading {
-    rshi_walk walk;
+/* A search for a destination that reads results. */
+typedef struct reader_search {
+    const rsh_plan *p;
     const rshi_pair *pair;
-    const rshi_piece *a; /* at its first holder and partial position 0 */
-    const rshi_node_groups *groups;
+    const rshi_piece *a; /* at partial position 0 */
+    bool any;            /* was a node checked? */
+    int64_t node;        /* the last one; it has a whole replica */
     bool found;
-} reading;
+} reader_search;
 
-/* Does holder j of the region's destination piece read results of this replica? */
-static rsh_status holder_reads_by_node(reading *r, const rshi_region *region, int64_t j) {
-    int64_t rank = rshi_piece_holder(r->pair->to, region->b, j);
-    if (rshi_reads_in_order(r->walk.p, r->pair, r->groups, rank)) return RSH_OK;
-    RSH_TRY(rshi_route(&r->walk, region, j, RSHI_FROM_SOURCES, &r->walk.legs));
-    for (int64_t i = 0; i < r->walk.legs.n && !r->found; i++)
-        r->found = rshi_replica(r->walk.p, r->pair, r->a, rank, r->walk.legs.leg[i].turn) == r->groups->replica;
-    return RSH_OK;
+/* Does the node have all contributions of some replica?  A rank on it must then hold contribution 0. */
+static bool has_whole_replica(const reader_search *r, int64_t node) {
+    rshi_node_ranks ranks = rshi_plan_node_ranks(r->p, node);
+    for (int64_t i = 0; i < ranks.n; i++) {
+        int64_t rank = r->p->rank[rshi_node_ranks_ordinal(&ranks, i)], k = 1;
+        int64_t j = rshi_piece_holder_index(r->pair->from, r->a, rank);
+        while (j >= 0 && k < r->pair->contributions && node_at(r->p, r->pair->from, r->a, k, j) == node) k++;
+        if (j >= 0 && k == r->pair->contributions) return true;
+    }
+    return false;
 }
 
-static rsh_status piece_reads_by_node(void *ctx, const rshi_piece *b) {
-    reading *r = ctx;
-    const rsh_plan *p = r->walk.p;
-    int64_t partials = r->pair->fill_others ? 1 : rshi_layout_partials(r->pair->to);
-    int64_t holders = rshi_piece_holders(r->pair->to, b);
+/* A destination reads a replica that is whole on its node, if there is one, in order. */
+static rsh_status find_reader(void *ctx, const rshi_piece *b) {
+    reader_search *r = ctx;
+    const rsh_layout *to = r->pair->to;
+    int64_t partials = r->pair->fill_others ? 1 : rshi_layout_partials(to), holders = rshi_piece_holders(to, b);
     for (int64_t i = 0; i < partials; i++) {
         rshi_piece at;
-        rshi_region region;
-        rshi_piece_at_partial(r->pair->to, b, i, &at);
-        rshi_region_init(p, r->pair - p->pair, r->a, &at, &region);
-        for (int64_t j = 0; j < holders && !r->found; j++) RSH_TRY(holder_reads_by_node(r, &region, j));
+        rshi_piece_at_partial(to, b, i, &at);
+        for (int64_t j = 0; j < holders && !r->found; j++) {
+            int64_t node = rshi_plan_node(r->p, rshi_piece_holder(to, &at, j));
+            if (r->any && node == r->node) continue;
+            r->found = !has_whole_replica(r, node);
+            r->node = node, r->any = true;
+        }
     }
     return r->found ? RSH_ERUNTIME : RSH_OK; /* ends the search */
 }
 
-/* If there are several groups and one replica, every destination reads the results. */
+/* Results of a replica on several nodes, if it is the only one, are read by every destination. */
 static rsh_status is_read_by_node(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                   const rshi_node_groups *g, bool *is_read) {
     rshi_piece first;
-    reading r = {.walk = {.p = p}, .pair = pair, .a = &first, .groups = g};
-    *is_read = true;
-    if (g->n > 1 && rshi_piece_holders(pair->from, a) == 1) return RSH_OK;
+    reader_search r = {.p = p, .pair = pair, .a = &first};
+    bool only = rshi_piece_holders(pair->from, a) == 1;
+    *is_read = only && g->n > 1;
+    if (only && (g->n > 1 || rsh_layout_dtype(pair->to) == RSH_F8E4M3)) return RSH_OK;
     rshi_piece_at_partial(pair->from, a, 0, &first);
-    rshi_piece_at_holder(pair->from, &first, 0, &first);
-    rsh_status st = rshi_layout_search(pair->to, first.set, piece_reads_by_node, &r);
-    rshi_walk_free(&r.walk);
+    rsh_status st = rshi_layout_search(pair->to, first.set, find_reader, &r);
     *is_read = r.found;
     return r.found ? RSH_OK : st;
 }
@@ -148,8 +154,7 @@ static rsh_status find_groups(const rsh_plan *p, const rshi_pair *pair, const rs
                       rshi_mul_most(n, (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)));
     }
     rshi_free(list);
-    if (!there) return rshi_nomem();
-    return g->combined ? is_read_by_node(p, pair, a, g, &g->combined) : RSH_OK;
+    return there ? RSH_OK : rshi_nomem();
 }
 
 static void free_groups(rshi_node_groups *g) {
@@ -163,8 +168,9 @@ static void free_groups(rshi_node_groups *g) {
 /* ---- kept from one region to the next ---- */
 
 struct rshi_kept_groups {
-    int64_t tensor;   /* -1: nothing is kept */
-    rshi_piece first; /* at its first holder and partial position 0 */
+    int64_t tensor;        /* -1: nothing is kept */
+    rshi_piece first;      /* at its first holder and partial position 0 */
+    bool read_known, read; /* does any destination read results of nodes? */
     rshi_node_groups groups;
 };
 
@@ -185,12 +191,16 @@ rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, i
     *out = &k->groups;
     rshi_piece_at_partial(pair->from, a, 0, &first);
     rshi_piece_at_holder(pair->from, &first, 0, &first);
-    if (k->tensor == tensor && k->groups.replica == replica && rshi_same_piece(pair->from, &k->first, &first))
-        return RSH_OK;
+    bool same_piece = k->tensor == tensor && rshi_same_piece(pair->from, &k->first, &first);
+    if (same_piece && k->groups.replica == replica) return RSH_OK;
     free_groups(&k->groups);
     k->tensor = -1; /* incomplete until the end */
     k->first = first;
+    k->read_known = k->read_known && same_piece;
     RSH_TRY(find_groups(w->p, pair, a, replica, &k->groups));
+    if (k->groups.combined && !k->read_known) RSH_TRY(is_read_by_node(w->p, pair, a, &k->groups, &k->read));
+    k->read_known = k->read_known || k->groups.combined;
+    k->groups.combined = k->groups.combined && k->read;
     k->tensor = tensor;
     return RSH_OK;
 }

@@ -81,22 +81,28 @@ static rsh_status piece_scratch(rshi_walk *w, int64_t tensor, const rshi_piece *
 }
 
 /* Counts the elements of scratch for the pieces of a rank that precede `until`; NULL: for all of them. */
-static rsh_status scratch_before(const rsh_plan *p, const rshi_pair *pair, int64_t rank, const rshi_piece *until,
-                                 int64_t *count) {
+static rsh_status scratch_with(rshi_walk *w, const rshi_pair *pair, int64_t rank, const rshi_piece *until,
+                               int64_t *count) {
     rshi_piece *list = NULL;
     int64_t n = 0;
-    rshi_walk walk = {.p = p};
     *count = 0;
     if (until && rshi_layout_plain(pair->from)) return RSH_OK; /* there is one piece per rank */
     rsh_status st = rshi_layout_pieces(pair->from, rank, &list, &n);
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t more;
         if (until && list[i].part == until->part && rshi_same_start(pair->from, &list[i], until)) break;
-        st = piece_scratch(&walk, pair - p->pair, &list[i], &more);
+        st = piece_scratch(w, pair - w->p->pair, &list[i], &more);
         if (!st) *count += more;
     }
-    rshi_walk_free(&walk);
     rshi_free(list);
+    return st;
+}
+
+static rsh_status scratch_before(const rsh_plan *p, const rshi_pair *pair, int64_t rank, const rshi_piece *until,
+                                 int64_t *count) {
+    rshi_walk walk = {.p = p};
+    rsh_status st = scratch_with(&walk, pair, rank, until, count);
+    rshi_walk_free(&walk);
     return st;
 }
 
@@ -117,21 +123,21 @@ rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, in
     return scratch_before(p, &p->pair[tensor], rank, NULL, count);
 }
 
-#define EXACT_LIMIT ((int64_t)1 << 22)
+#define EXACT_LIMIT ((int64_t)1 << 12) /* ranks */
 
 rsh_status rshi_pair_most_scratch(const rsh_plan *p, int64_t t, int64_t *bytes) {
     const rsh_layout *from = p->pair[t].from;
+    rshi_walk walk = {.p = p};
+    rsh_status st = RSH_OK;
     *bytes = 0;
-    bool exact = rshi_mul_most(rsh_layout_nranks(from), p->pair[t].contributions) <= EXACT_LIMIT;
-    for (int64_t i = 0; i < rsh_layout_nranks(from); i++) {
+    bool exact = rsh_layout_nranks(from) <= EXACT_LIMIT;
+    for (int64_t i = 0; i < rsh_layout_nranks(from) && !st; i++) {
         int64_t rank = rsh_layout_rank(from, i), count = 0;
-        if (exact)
-            RSH_TRY(scratch_before(p, &p->pair[t], rank, NULL, &count));
-        else
-            RSH_TRY(count_held(from, rank, &count));
+        st = exact ? scratch_with(&walk, &p->pair[t], rank, NULL, &count) : count_held(from, rank, &count);
         *bytes = rshi_max(*bytes, rshi_scratch_end(0, count, rshi_pair_accumulator(&p->pair[t])));
     }
-    return RSH_OK;
+    rshi_walk_free(&walk);
+    return st;
 }
 
 rsh_status rshi_plan_scratch_bytes(const rsh_plan *p, int64_t rank, int64_t *bytes) {
