@@ -78,6 +78,15 @@ static void adjoints_of_sums_and_averages_have_different_fingerprints(void **sta
     rsh_plan_free(avg);
 }
 
+/* Every rank combines a quarter in f32, and reads the other quarters in bf16. */
+static void combined_slices_are_sent_in_the_dtype_of_the_destination(void **state) {
+    (void)state;
+    assert_int_equal(totals("f32[4096] on x=4 sum(x)", "bf16[4096] on x=4", 0).bytes_moved,
+                     4 * 3 * 1024 * (4 + 2));
+    assert_int_equal(totals("bf16[4096] on x=4 sum(x)", "f32[4096] on x=4", 0).bytes_moved,
+                     4 * 3 * 1024 * (2 + 4));
+}
+
 /* bool has no sums, and copies to several ranks need them; an axis of size 1 needs none. */
 static void a_copy_of_bool_has_an_adjoint_unless_it_needs_sums(void **state) {
     (void)state;
@@ -420,6 +429,7 @@ int main(void) {
         cmocka_unit_test(the_adjoint_of_an_all_reduce_costs_what_the_all_reduce_does),
         cmocka_unit_test(the_adjoint_of_a_sum_has_few_transfers_in_a_share),
         cmocka_unit_test(adjoints_of_sums_and_averages_have_different_fingerprints),
+        cmocka_unit_test(combined_slices_are_sent_in_the_dtype_of_the_destination),
         cmocka_unit_test(a_copy_of_bool_has_an_adjoint_unless_it_needs_sums),
         cmocka_unit_test(the_bound_of_an_adjoint_counts_elements_of_the_destination),
         cmocka_unit_test(three_cut_dims_take_one_hop),
