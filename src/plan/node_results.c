@@ -123,15 +123,19 @@ rsh_status rshi_plan_scratch(const rsh_plan *p, int64_t tensor, int64_t rank, in
     return scratch_before(p, &p->pair[tensor], rank, NULL, count);
 }
 
-#define EXACT_LIMIT ((int64_t)1 << 12) /* ranks */
+/* Larger plans get a bound.  For replicas, a search per rank finds out whether results are read. */
+#define MOST_CONTRIBUTIONS ((int64_t)1 << 22) /* of all ranks together */
+#define MOST_WITH_REPLICAS ((int64_t)1 << 12) /* ranks */
 
 rsh_status rshi_pair_most_scratch(const rsh_plan *p, int64_t t, int64_t *bytes) {
     const rsh_layout *from = p->pair[t].from;
     rshi_walk walk = {.p = p};
     rsh_status st = RSH_OK;
+    int64_t n = rsh_layout_nranks(from);
+    bool exact = rshi_mul_most(n, p->pair[t].contributions) <= MOST_CONTRIBUTIONS &&
+                 (n <= MOST_WITH_REPLICAS || !rshi_layout_has_replicas(from));
     *bytes = 0;
-    bool exact = rsh_layout_nranks(from) <= EXACT_LIMIT;
-    for (int64_t i = 0; i < rsh_layout_nranks(from) && !st; i++) {
+    for (int64_t i = 0; i < n && !st; i++) {
         int64_t rank = rsh_layout_rank(from, i), count = 0;
         st = exact ? scratch_with(&walk, &p->pair[t], rank, NULL, &count) : count_held(from, rank, &count);
         *bytes = rshi_max(*bytes, rshi_scratch_end(0, count, rshi_pair_accumulator(&p->pair[t])));
