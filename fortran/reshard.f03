@@ -317,7 +317,7 @@ type, bind(C) :: rsh_convert_opts
 end type rsh_convert_opts
 
 type, bind(C) :: rsh_convert_report
-  integer(c_size_t) :: struct_size = 104_c_size_t
+  integer(c_size_t) :: struct_size = 640_c_size_t
   integer(c_int64_t) :: tensors = 0_c_int64_t
   integer(c_int64_t) :: files = 0_c_int64_t
   integer(c_int64_t) :: source_bytes = 0_c_int64_t
@@ -328,8 +328,12 @@ type, bind(C) :: rsh_convert_report
   logical(c_bool) :: verified = .false._c_bool
   integer(c_int64_t) :: converted = 0_c_int64_t
   integer(c_int64_t) :: digests_unchecked = 0_c_int64_t
-  integer(c_int64_t) :: folders = 0_c_int64_t
+  integer(c_int64_t) :: left_files = 0_c_int64_t
   logical(c_bool) :: gap = .false._c_bool
+  integer(c_int64_t) :: copied_files = 0_c_int64_t
+  integer(c_int64_t) :: copied_bytes = 0_c_int64_t
+  integer(c_int64_t) :: left_named = 0_c_int64_t
+  character(kind=c_char) :: left(512)
 end type rsh_convert_report
 
 type, bind(C) :: rsh_convert_step
