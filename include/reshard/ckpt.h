@@ -258,7 +258,7 @@ typedef struct rsh_load_stats {
  * elements are converted if dtypes differ.  Every rank passes the checkpoint that it opened
  * (threads may share one), the same names, and tensors of the same layouts.
  *
- * One rank of each node reads a byte that the node needs, in large runs, and the data is then
+ * Each byte that a node needs is read by one rank of the node, in large runs, and the data is then
  * redistributed.  Tensors are read in batches: each rank needs a buffer for its share of a batch,
  * which is 64 MiB or its share of one tensor, if that is larger.  stats may be NULL.  Digests that
  * the files state are checked.

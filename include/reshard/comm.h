@@ -9,7 +9,8 @@
  * - RSH_EMISMATCH if ranks are in different calls, or pass arguments that do not match;
  * - RSH_EPEER if a rank has failed or left; RSH_ETIMEOUT if one does not answer for RESHARD_TIMEOUT
  *   seconds.  The comm then has failed for good, and later calls return the same error;
- * - RSH_ERUNTIME in a forked child of the process that made the comm, which is not a rank of it.
+ * - RSH_ERUNTIME in a forked child of the process that made the comm, because the child is not a
+ * rank.
  * A call with NULL as the comm fails on this rank only; the other ranks block until the timeout.
  *
  * In a forked child rsh_comm_free and making a sharded tensor return RSH_ERUNTIME too, freeing
@@ -48,7 +49,7 @@ RSH_API rsh_status rsh_run(int n, rsh_rank_fn fn, void *ctx);
  * RSH_EVALUE if rank or size are out of range; RSH_ETIMEOUT, naming a rank, if one does not join
  * within RESHARD_TIMEOUT seconds; RSH_ENOMEM.  Collective over the processes. */
 RSH_API rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out);
-/* The same with name, rank and size from the environment variables of `reshard run`, mpirun,
+/* Does the same with name, rank and size from the environment variables of `reshard run`, mpirun,
  * torchrun or srun.  Without a launcher it makes a comm of one rank.  The caller frees *out.
  * RSH_EVALUE if the environment lacks the rank; RSH_EUNSUP if the launcher runs ranks on several
  * machines; otherwise as rsh_comm_shm.  Collective over the processes. */
@@ -81,8 +82,8 @@ RSH_API int rsh_comm_rank(const rsh_comm *comm); /* -1 for NULL */
 RSH_API int rsh_comm_size(const rsh_comm *comm);
 RSH_API const char *rsh_comm_engine(const rsh_comm *comm);
 
-/* The number of nodes, and the node of a rank.  Ranks of one node can read each other's memory.
- * Nodes are numbered from 0 in the order of their lowest ranks.  Local. */
+/* Return the number of nodes, and the node of a rank.  Ranks of one node can read each other's
+ * memory.  Nodes are numbered from 0 in the order of their lowest ranks.  Local. */
 RSH_API int rsh_comm_nnodes(const rsh_comm *comm);
 RSH_API int rsh_comm_node(const rsh_comm *comm, int rank); /* -1 for a comm of NULL; 0 for a rank
                                                               outside the comm */
@@ -92,8 +93,8 @@ RSH_API rsh_status rsh_comm_barrier(rsh_comm *comm);
 /* Returns, on every rank, the status and message of the lowest rank whose `mine` is not RSH_OK;
  * RSH_OK if all are.  Collective. */
 RSH_API rsh_status rsh_comm_agree(rsh_comm *comm, rsh_status mine);
-/* Gathers `bytes` bytes from every rank on every rank: `all` has size*bytes, and those of rank r
- * are at r*bytes.  Every rank must pass the same `bytes`.  Collective. */
+/* Gathers `bytes` bytes from every rank on every rank: `all` has size*bytes bytes, and the block of
+ * rank r starts at r*bytes.  Every rank must pass the same `bytes`.  Collective. */
 RSH_API rsh_status rsh_comm_allgather(rsh_comm *comm, const void *mine, void *all, size_t bytes);
 /* Combines `count` elements of every rank, element by element and in ascending rank order.  All
  * ranks get the same bits, and NaNs follow the rules of layouts with partial values.  A bool is

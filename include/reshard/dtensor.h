@@ -26,7 +26,7 @@ extern "C" {
  * each rank's own tensor; these must then be equal.  The result is a leaf.
  * RSH_EVALUE if the number of placements is not the number of mesh dims, or `source` is not in the
  * mesh; RSH_EINDEX, RSH_EUNSUP, RSH_ETYPE as for rsh_mesh_layout; RSH_EMISMATCH if shapes or dtypes
- * differ; RSH_ETYPE if a gradient is required and the dtype has none.
+ * differ; RSH_ETYPE if a gradient is required and the dtype is neither f32 nor f64.
  * Collective over the mesh. */
 #define RSH_SOURCE_OWN (-1)
 RSH_API rsh_status rsh_dtensor_distribute(const rsh_tensor *t, bool requires_grad, rsh_mesh *mesh,
@@ -41,10 +41,10 @@ typedef struct rsh_from_local_opts {
 #define RSH_FROM_LOCAL_OPTS_INIT {sizeof(rsh_from_local_opts), 0, 0}
 
 /* Creates a DTensor from plain values, each of which is its rank's part.  The elements are shared.
- * `opts` may be NULL.  The gradient has the same placements, where partial becomes replicated.
- * RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of the parts do
- * not match, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective over the
- * mesh; local if the shape is given and `check` is false. */
+ * `opts` may be NULL.  The gradient has the same placements; partial ones are treated as
+ * replicated.  RSH_ERUNTIME if the value is distributed; RSH_EVALUE, naming a rank, if the sizes of
+ * the parts do not match, or if the options do not start from RSH_FROM_LOCAL_OPTS_INIT.  Collective
+ * over the mesh; local if the shape is given and `check` is false. */
 RSH_API rsh_status rsh_dtensor_from_local(rsh_value *local, rsh_mesh *mesh, int n,
                                           const rsh_place *places, const rsh_from_local_opts *opts,
                                           rsh_value **out);
@@ -72,7 +72,7 @@ RSH_API rsh_status rsh_dtensor_print(const rsh_value *v, const rsh_sink *sink);
 
 /* Redistributes a tensor to other placements, and converts it to `dtype` (RSH_DTYPE_NONE: no
  * conversion).  Equal placements move nothing.  The derivative moves the gradient from its current
- * placements to those of the source, where partial becomes replicated.
+ * placements to those of the source; partial ones are treated as replicated.
  * RSH_EVALUE if the value is not a DTensor, or the number of placements is wrong; RSH_ERUNTIME if a
  * dim would become partial, or partial with another op; RSH_EUNSUP if ops are mixed.
  * Collective over the mesh. */
@@ -82,12 +82,12 @@ RSH_API rsh_status rsh_dtensor_redistribute(rsh_value *v, int n, const rsh_place
  * caller frees *out.  Errors as above.  Collective over the mesh. */
 RSH_API rsh_status rsh_dtensor_redistribute_begin(rsh_value *v, int n, const rsh_place *places,
                                                   rsh_dtype dtype, rsh_value_transit **out);
-/* Moves a tensor to another mesh with the same parent, of any shape and ranks.  All ranks of the
- * parent call it, with both meshes.  v is NULL on ranks outside `from`; they learn the shape from
- * the others.  `places` are for `to` and must not be partial.  On ranks outside `to` the result is
- * NULL or, if a gradient is recorded, a plain value with one element, 0.  Such a rank must call
- * rsh_backward on that value when the others run backward, because gradients move back through the
- * parent.
+/* Moves a tensor to another mesh with the same parent; the two meshes may have any shapes and
+ * ranks.  All ranks of the parent call it, with both meshes.  v is NULL on ranks outside `from`;
+ * they learn the shape from the others.  `places` are for `to` and must not be partial.  On ranks
+ * outside `to` the result is NULL or, if a gradient is recorded, a plain value with one element, 0.
+ * Such a rank must call rsh_backward on that value when the others run backward, because gradients
+ * move back through the parent.
  * RSH_EVALUE if the parents differ, v is not on `from`, or the number of placements is wrong;
  * RSH_ERUNTIME if a placement is partial; RSH_EMISMATCH if ranks pass different arguments.
  * Collective over the parent. */

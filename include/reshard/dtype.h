@@ -72,7 +72,8 @@ RSH_API size_t rsh_dtype_size(rsh_dtype dtype);
 RSH_API int rsh_dtype_bits(rsh_dtype dtype);
 RSH_API const char *rsh_dtype_name(rsh_dtype dtype);
 RSH_API const char *rsh_op_name(rsh_op op);
-/* Find the dtype or op that `length` bytes of text name.  RSH_EVALUE if they name none.  Pure. */
+/* Parse the name of a dtype or op, which has `length` bytes.  RSH_EVALUE if there is no such name.
+ * Pure. */
 RSH_API rsh_status rsh_dtype_parse(const char *text, size_t length, rsh_dtype *out);
 RSH_API rsh_status rsh_op_parse(const char *text, size_t length, rsh_op *out);
 /* Checks that the op exists for the dtype.  RSH_ETYPE if it does not (avg of integers, band of

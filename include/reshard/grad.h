@@ -70,16 +70,16 @@ RSH_API rsh_status rsh_value_set_requires_grad(rsh_value *v, bool requires_grad)
 /* Returns the gradient of a leaf, borrowed until the next call that changes it; NULL: none. */
 RSH_API rsh_value *rsh_value_grad(const rsh_value *v);
 /* Sets the gradient of a leaf, which holds it; NULL removes the gradient.
- * RSH_EVALUE if shape or dtype differ from the value's, or if the layout differs from the value's,
- * where partial axes are treated as replicated; RSH_ERUNTIME if the value is not a leaf. */
+ * RSH_EVALUE if shape or dtype differ from the value's, or if the layout differs from the value's
+ * (partial axes are treated as replicated); RSH_ERUNTIME if the value is not a leaf. */
 RSH_API rsh_status rsh_value_set_grad(rsh_value *v, rsh_value *grad);
 /* Sets the elements of the gradient to zero, in place.  No-op if there is no gradient. */
 RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
 
 /* ---- recording: per thread ---- */
 
-/* Tell and set whether ops are recorded; true in a new thread.  Setting returns the old setting, so
- * that a scope can restore it:
+/* Return and set whether ops are recorded, which is true in a new thread.  Setting returns the old
+ * setting, so that a scope can restore it:
  *     bool was = rsh_grad_enable(false);
  *     ...
  *     rsh_grad_enable(was); */
@@ -126,9 +126,9 @@ typedef struct rsh_grad_layouts {
     const rsh_value *const *values; /* nin inputs */
     rsh_layout **out;            /* nout, initially NULL; NULL: that output is a plain tensor */
     rsh_layout **grad_in;  /* nin layouts of the gradients that backward returns; NULL: the layout
-                              of the input, where partial axes become replicated */
+                              of the input, with partial axes treated as replicated */
     rsh_layout **grad_out; /* nout layouts of the gradients that backward needs; NULL: the layout of
-                              the output, where partial axes become replicated */
+                              the output, with partial axes treated as replicated */
 } rsh_grad_layouts;
 
 /* How often forward and backward are called for distributed inputs. */
@@ -172,8 +172,9 @@ typedef struct rsh_grad_op {
     /* NULL: if `layouts` is rsh_grad_same_layout, the rule of pointwise ops; otherwise DTensors
      * return RSH_EUNSUP. */
     const rsh_placement_rule *placements;
-    /* True: backward accepts the gradient of an output in any layout and redistributes it itself.
-     * False: the gradient is first brought to the layout in grad_out of rsh_grad_layouts. */
+    /* If true, backward accepts the gradient of an output in any layout and redistributes it
+     * itself.  If false, the library first reshards the gradient to the layout in grad_out of
+     * rsh_grad_layouts. */
     bool any_gradient;
 } rsh_grad_op;
 
@@ -324,19 +325,19 @@ RSH_API int rsh_saved_hooks_depth(void);
  * RSH_ERUNTIME if the stack is not empty. */
 RSH_API rsh_status rsh_saved_hooks_disable(const char *message);
 
-/* A saved slot outside of an op: a function keeps a value to compute with it again later, as
- * activation checkpointing keeps inputs.  The value goes through this thread's top pair of hooks
- * like a slot of an op, even if nothing is recorded or required; without a pair it is kept as it
- * is.  `pack` gets the value itself.  The caller frees *out.
+/* A saved slot outside of an op, for code that keeps a value in order to compute with it again
+ * later, as activation checkpointing does with inputs.  The value goes through this thread's top
+ * pair of hooks like a slot of an op, even if nothing is recorded or required; without a pair it is
+ * kept as it is.  `pack` gets the value itself.  The caller frees *out.
  * Errors of the pack hook; RSH_ERUNTIME if it changed the elements; RSH_ENOMEM.  Local. */
 typedef struct rsh_saved rsh_saved;
 RSH_API rsh_status rsh_saved_new(rsh_value *v, rsh_saved **out);
-/* Returns the saved value: a leaf without history and without a gradient, or the result of unpack,
- * which every read calls.  The caller frees *out.
+/* Returns the saved value: a leaf without history and without a gradient or, if hooks packed the
+ * value, the result of unpack, which is called on every read.  The caller frees *out.
  * RSH_ERUNTIME if the elements have changed and there was no pair; RSH_ETYPE, RSH_EVALUE and others
  * as for rsh_call_saved.  Collective over rsh_saved_comm; local if that is NULL. */
 RSH_API rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out);
-/* Call the prefetch hook of the pair, at most once until the slot is read or forgotten, and the
+/* Call the prefetch hook of the pair (at most once until the slot is read or forgotten), or its
  * forget hook.  No-ops without such hooks.
  * Errors of the hook; RSH_EVALUE for NULL.  Collective over rsh_saved_comm; local if that is
  * NULL. */
@@ -354,7 +355,7 @@ RSH_API void rsh_saved_free(rsh_saved *s);
  * Adjoint: every rank's buffer is a separate variable, and the losses of all ranks are summed.  The
  * derivative is the transpose of the map on all buffers, so gradients of replicas are summed.
  * Backward: replicas are one variable with one gradient, as in DTensors.  The derivative moves the
- * gradient back to the layout of the source, where partial axes become replicated. */
+ * gradient back to the layout of the source; partial axes are treated as replicated. */
 typedef enum rsh_derivative {
     RSH_DERIVATIVE_ADJOINT = 1,
     RSH_DERIVATIVE_BACKWARD = 2

@@ -136,12 +136,12 @@ RSH_API const rsh_layout_desc *rsh_layout_describe(const rsh_layout *l);
 
 /* Returns the canonical text, which parses back to an equal layout. */
 RSH_API const char *rsh_layout_text(const rsh_layout *l);
-/* Do two layouts have the same canonical text?  Equal layouts have equal hashes. */
+/* Return whether two layouts have the same canonical text, and a hash of that text. */
 RSH_API bool rsh_layout_equal(const rsh_layout *a, const rsh_layout *b);
 RSH_API uint64_t rsh_layout_hash(const rsh_layout *l);
-/* Does every rank hold the same elements in the same order?  True for `6/x~` and `6/x` on x=3.
- * Dtypes are not compared.  Equal layouts are recognised at once; others cost up to one step for
- * each run of consecutive elements of every rank. */
+/* Returns whether every rank holds the same elements in the same order.  True for `6/x~` and `6/x`
+ * on x=3.  Dtypes are not compared.  Equal layouts are recognised at once; others cost up to one
+ * step for each run of consecutive elements of every rank. */
 RSH_API bool rsh_layout_same_parts(const rsh_layout *a, const rsh_layout *b);
 
 RSH_API rsh_dtype rsh_layout_dtype(const rsh_layout *l); /* RSH_DTYPE_NONE for NULL */
@@ -150,13 +150,13 @@ RSH_API const int64_t *rsh_layout_shape(const rsh_layout *l);
 RSH_API int64_t rsh_layout_count(const rsh_layout *l); /* elements of the global tensor */
 RSH_API rsh_op rsh_layout_op(const rsh_layout *l);     /* RSH_OP_NONE: not partial */
 
-/* The ranks that appear in the layout, in ascending order; rsh_layout_rank(l, i) returns the i-th
- * of them, or -1. */
+/* Return the number of ranks that appear in the layout, and the i-th of them in ascending order; -1
+ * if there is no such rank. */
 RSH_API int64_t rsh_layout_nranks(const rsh_layout *l);
 RSH_API int64_t rsh_layout_rank(const rsh_layout *l, int64_t i);
 
-/* The number of parts of one rank: 1 on a mesh, its number of boxes, or 0 for a rank that is not in
- * the layout. */
+/* Returns the number of parts of one rank: 1 on a mesh, the number of its boxes otherwise, and 0
+ * for a rank that is not in the layout. */
 RSH_API int64_t rsh_layout_nparts(const rsh_layout *l, int64_t rank);
 
 typedef struct rsh_part {
@@ -171,14 +171,14 @@ RSH_API rsh_status rsh_layout_part(const rsh_layout *l, int64_t rank, int64_t pa
 
 /* Calls fn for the boxes of the global tensor that make up a part, in order of their local offset.
  * `offset` is the position of the box's first element in the dense part, `strides` are the element
- * strides of the box there.  A non-zero return of fn ends the loop; this is not an error: RSH_OK.
+ * strides of the box there.  If fn returns non-zero, the loop ends and the function returns RSH_OK.
  * RSH_EINDEX if the rank has no such part; RSH_ENOMEM. */
 typedef int (*rsh_box_fn)(void *ctx, const rsh_box *box, int64_t offset, const int64_t *strides);
 RSH_API rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part,
                                        rsh_box_fn fn, void *ctx);
 
-/* Calls fn for the index set of one dim of a part, as half-open ranges in ascending order.  A
- * non-zero return of fn ends the loop; this is not an error: RSH_OK.
+/* Calls fn for the index set of one dim of a part, as half-open ranges in ascending order.  If fn
+ * returns non-zero, the loop ends and the function returns RSH_OK.
  * RSH_EINDEX if the rank has no such part or the tensor no such dim; RSH_EUNSUP for flat
  * layouts. */
 typedef int (*rsh_range_fn)(void *ctx, int64_t lo, int64_t hi);
@@ -220,7 +220,7 @@ RSH_API void rsh_form_free(rsh_form *f);
  * long as the form. */
 RSH_API const rsh_layout_desc *rsh_form_describe(const rsh_form *f);
 RSH_API const char *rsh_form_text(const rsh_form *f);
-/* Does the form name a dtype?  If not, ignore the dtype of its description. */
+/* Returns whether the form names a dtype.  If not, ignore the dtype of its description. */
 RSH_API bool rsh_form_has_dtype(const rsh_form *f);
 
 /* Makes the layout of a tensor of this dtype and shape.  A dtype that the form names takes

@@ -17,8 +17,8 @@ extern "C" {
 /* Copies `from` to `to`.  Converts if the dtypes differ: floats to the nearest float, ties to even;
  * floats to integers toward zero, saturating, NaN to 0; integers wrap around.  docs/notation.md has
  * all rules.
- * RSH_EVALUE if the shapes differ; RSH_ETYPE for complex to real; RSH_ENOMEM, only if they share
- * memory.  Local. */
+ * RSH_EVALUE if the shapes differ; RSH_ETYPE for complex to real; RSH_ENOMEM, but only if the
+ * tensors share memory.  Local. */
 RSH_API rsh_status rsh_math_copy(const rsh_tensor *from, const rsh_tensor *to);
 /* Makes a new dense row-major tensor with the elements of `from` converted to `dtype`.  The caller
  * frees *out.
@@ -31,11 +31,11 @@ RSH_API rsh_status rsh_math_fill(const rsh_tensor *t, const void *value);
  * part.  Local. */
 RSH_API rsh_status rsh_math_fill_number(const rsh_tensor *t, double value);
 
-/* Do both have the same dtype, shape and numbers?  -0 equals 0, NaN equals nothing.  If dtypes or
- * shapes differ, *out is false; this is not an error.  Local. */
+/* Sets *out to whether both have the same dtype, shape and numbers. -0 equals 0, NaN equals
+ * nothing.  Different dtypes or shapes are not an error.  Local. */
 RSH_API rsh_status rsh_math_equal(const rsh_tensor *a, const rsh_tensor *b, bool *out);
-/* Is |a - b| <= atol + rtol * |b| for all elements?  An infinity is close only to itself; NaN is
- * close to NaN only if `equal_nan`.
+/* Sets *out to whether |a - b| <= atol + rtol * |b| for all elements.  An infinity is close only to
+ * itself; NaN is close to NaN only if `equal_nan` is set.
  * RSH_EVALUE if the shapes differ or a tolerance is negative; RSH_ETYPE if the dtypes differ.
  * Local. */
 RSH_API rsh_status rsh_math_allclose(const rsh_tensor *a, const rsh_tensor *b, double rtol,

@@ -34,10 +34,10 @@ extern "C" {
  * cancel, their buffers and the communicator stay allocated, and MPI_Finalize may still block on a
  * rank that does not answer.
  *
- * RSH_EVALUE for MPI_COMM_NULL, or if `out` is NULL, and the others get RSH_EPEER with that
- * message; RSH_EUNSUP for an intercommunicator, if the process runs another MPI than the one it was
- * compiled for, or if there is no library for this MPI; RSH_ERUNTIME if MPI is not initialised or
- * fails; RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.  Collective. */
+ * RSH_EVALUE for MPI_COMM_NULL or if `out` is NULL (the other ranks then get RSH_EPEER with that
+ * message); RSH_EUNSUP for an intercommunicator, if the process runs another MPI than the one it
+ * was compiled for, or if there is no library for this MPI; RSH_ERUNTIME if MPI is not initialised
+ * or fails; RSH_EPEER, RSH_ETIMEOUT and RSH_ENOMEM as in all collective calls.  Collective. */
 static inline rsh_status rsh_comm_mpi(MPI_Comm comm, rsh_comm **out) {
     rsh_status st = rsh_mpi_check(RSH_MPI_FAMILY);
     return st ? st : rsh_comm_mpi_f((int)MPI_Comm_c2f(comm), out);

@@ -30,7 +30,7 @@ RSH_API rsh_status rsh_mpi_close(rsh_comm *comm);
  * Fortran's `integer :: comm`, mpi4py's comm.py2f().  The caller frees *out.
  * Errors as for rsh_comm_mpi.  Collective. */
 RSH_API rsh_status rsh_comm_mpi_f(int comm, rsh_comm **out);
-/* The same, but the comm is made once for each list of ranks and kept until the process ends;
+/* Does the same, but the comm is made once for each list of ranks and kept until the process ends;
  * communicators with the same ranks in the same order share it.  For libraries that receive a
  * communicator in every call.  *out is borrowed: do not free it.
  * RSH_EUNSUP also for a communicator with ranks outside MPI_COMM_WORLD; otherwise errors as for

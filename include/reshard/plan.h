@@ -22,8 +22,8 @@ typedef struct rsh_plan rsh_plan;
 typedef enum rsh_reduce_order {
     RSH_REDUCE_IN_ORDER, /* combine contributions in ascending mesh position: every engine gives the
                             same bits */
-    RSH_REDUCE_BY_NODE   /* combine those of each node first, then the nodes' results: every engine
-                            gives the same bits for the same node map */
+    RSH_REDUCE_BY_NODE   /* combine the contributions of each node first, then the results of the
+                            nodes: every engine gives the same bits for the same node map */
 } rsh_reduce_order;
 
 typedef struct rsh_plan_opts {
@@ -33,7 +33,8 @@ typedef struct rsh_plan_opts {
     int64_t nnode_of;
     int64_t ranks_per_node;     /* 0: all ranks share one node */
     bool has_max_scratch;       /* is max_scratch_bytes a limit? */
-    uint64_t max_scratch_bytes; /* for element buffers beside source and destination, per rank */
+    uint64_t max_scratch_bytes; /* for element buffers in addition to source and destination, per
+                                   rank */
     rsh_reduce_order reduce;
     bool approximate;           /* relabelling above 4,096 ranks may be approximate */
     bool may_alias; /* of rsh_reshard: it may return the source's memory if the layouts are equal */
@@ -41,30 +42,31 @@ typedef struct rsh_plan_opts {
 } rsh_plan_opts;
 #define RSH_PLAN_OPTS_INIT {sizeof(rsh_plan_opts), 0, 0, 0, 0, 0, RSH_REDUCE_IN_ORDER, 0, 0, 0}
 
-/* A plan for one tensor, or one plan for n tensors, which then share messages.  opts may be NULL:
- * defaults.  The plan keeps references to the layouts; the caller may free its own.  The caller
- * frees *out.
+/* Make a plan for one tensor, or one plan for n tensors, which then share messages.  opts may be
+ * NULL for defaults.  The plan keeps references to the layouts; the caller may free its own.  The
+ * caller frees *out.
  * RSH_EVALUE if the shapes of a pair differ, the node map does not cover every rank, or the options
- * do not start from RSH_PLAN_OPTS_INIT; RSH_ETYPE for complex to real; RSH_EUNSUP for one partial
- * op to another; RSH_ENOMEM, also if the plan needs more than max_scratch_bytes.  Pure. */
+ * do not start from RSH_PLAN_OPTS_INIT; RSH_ETYPE for complex to real; RSH_EUNSUP if both layouts
+ * are partial with different ops; RSH_ENOMEM, also if the plan needs more than max_scratch_bytes.
+ * Pure. */
 RSH_API rsh_status rsh_plan_new(const rsh_layout *from, const rsh_layout *to,
                                 const rsh_plan_opts *opts, rsh_plan **out);
 RSH_API rsh_status rsh_plan_new_many(int64_t n, const rsh_layout *const *from,
                                      const rsh_layout *const *to, const rsh_plan_opts *opts,
                                      rsh_plan **out);
-/* One more reference to the same plan, by any thread.  Never fails; NULL for NULL.  The caller
- * frees the result, once for every hold. */
+/* Adds a reference and returns the same plan; NULL for NULL.  Never fails.  Any thread may call it.
+ * The caller frees the result, once for every hold. */
 RSH_API rsh_plan *rsh_plan_hold(const rsh_plan *p);
 /* Drops one reference; the last one frees the plan.  No-op for NULL. */
 RSH_API void rsh_plan_free(rsh_plan *p);
 
-/* The plan that applies the exact transpose of p, as a linear map on all local buffers.  The
+/* Makes the plan that applies the exact transpose of p, as a linear map on all local buffers.  The
  * adjoint of an adjoint is the first plan again.  The caller frees *out.
  * RSH_EUNSUP, naming the op or the conversion, if p is not linear: copies, sum, avg and conversions
  * between floats are; RSH_ETYPE for the transpose of real to complex; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out);
-/* The plan that automatic differentiation needs: from `to` back to `from`, with what is partial in
- * `from` replicated instead.  The caller frees *out.
+/* Makes the plan that automatic differentiation needs: it moves from `to` back to `from`, and axes
+ * that are partial in `from` are replicated instead.  The caller frees *out.
  * Errors as for rsh_plan_adjoint, and RSH_EUNSUP if p is itself an adjoint.  Pure. */
 RSH_API rsh_status rsh_plan_backward(const rsh_plan *p, rsh_plan **out);
 
@@ -77,26 +79,28 @@ RSH_API uint64_t rsh_plan_fingerprint(const rsh_plan *p);
 RSH_API int64_t rsh_plan_nranks(const rsh_plan *p); /* distinct ranks of all layouts */
 RSH_API int rsh_plan_nstages(const rsh_plan *p);    /* of its transfers, at least 1; 0 for NULL */
 
-/* What the whole plan costs.  Bytes are counted at min(source, destination) size per element,
- * contributions to a reduction at the source's size. */
+/* The cost of the whole plan.  Each element counts with the size of the smaller of the two dtypes;
+ * a contribution to a reduction counts with the size of the source dtype. */
 typedef struct rsh_plan_totals {
     size_t struct_size;      /* sizeof(rsh_plan_totals); set by the caller */
     int64_t tensor_bytes;    /* of the destination tensors, once */
     int64_t bytes_moved;     /* between different ranks */
-    int64_t lower_bound;     /* the minimum that any plan must move, computed independently of it */
+    int64_t lower_bound;     /* the minimum that any plan must move, computed independently of this
+                                plan */
     int64_t bytes_local;     /* copied inside a rank */
     int64_t bytes_between_nodes;
     int64_t lower_bound_between_nodes;
     int64_t max_send, max_recv; /* of one rank */
     int64_t messages;           /* pairs of different ranks that exchange anything */
     int64_t scratch_bytes;      /* the most that a rank needs with direct transport */
-    int64_t scratch_messages;   /* and with messages */
+    int64_t scratch_messages;   /* the same with messages */
 } rsh_plan_totals;
 #define RSH_PLAN_TOTALS_INIT {sizeof(rsh_plan_totals), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Counts what the whole plan costs.  For one tensor that moves in one stage it adds up what ranks
- * and nodes hold, some microseconds a rank.  Otherwise it walks the transfers of all ranks, one
- * rank after the other.  The plan keeps the result.
+/* Computes the cost of the whole plan.  For a single tensor that moves in one stage, the totals are
+ * computed from the parts of ranks and nodes, in some microseconds per rank.  Otherwise the
+ * function visits the transfers of all ranks, one rank after the other.  The plan caches the
+ * result.
  * RSH_EVALUE if all ranks together receive and keep more bytes than 63 bits can count, or *out does
  * not start from RSH_PLAN_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
@@ -109,7 +113,7 @@ RSH_API rsh_status rsh_plan_get_totals(const rsh_plan *p, rsh_plan_totals *out);
 RSH_API rsh_status rsh_plan_get_totals_with(const rsh_plan *p, rsh_progress_fn progress,
                                             void *ctx, rsh_plan_totals *out);
 
-/* What one rank moves, in sums. */
+/* The totals of what one rank moves. */
 typedef struct rsh_rank_totals {
     size_t struct_size; /* sizeof(rsh_rank_totals); set by the caller */
     int64_t rank;
@@ -119,31 +123,30 @@ typedef struct rsh_rank_totals {
 } rsh_rank_totals;
 #define RSH_RANK_TOTALS_INIT {sizeof(rsh_rank_totals), 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Counts what one rank moves; a rank that is in no layout moves nothing.
+/* Computes the totals of one rank; a rank that is in no layout moves nothing.
  * RSH_EINDEX if rank < 0; RSH_EVALUE as for rsh_plan_get_totals, or if *out does not start from
  * RSH_RANK_TOTALS_INIT; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_get_rank_totals(const rsh_plan *p, int64_t rank, rsh_rank_totals *out);
 
 /* Calls fn for every rank of the plan, in ascending order, with the bytes that it sends to others,
- * receives from others and keeps: of all ranks at the cost of rsh_plan_get_totals.  A non-zero
- * return of fn stops the walk, which is not an error: RSH_OK.
+ * receives from others and keeps.  For all ranks together this costs as much as
+ * rsh_plan_get_totals.  If fn returns non-zero, the walk stops and the function returns RSH_OK.
  * RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_rank_bytes_fn)(void *ctx, int64_t rank, int64_t sent, int64_t received,
                                  int64_t kept);
 RSH_API rsh_status rsh_plan_each_rank(const rsh_plan *p, rsh_rank_bytes_fn fn, void *ctx);
 
-/* Calls fn for every stage of the plan, in order, with what ranks do in it, in words, and the bytes
- * that move between different ranks and between nodes.  Stages are counted from 0; a plan of
- * several stages is walked edge by edge.  A non-zero return of fn stops the walk, which is not an
- * error: RSH_OK.
+/* Calls fn for every stage of the plan, in order, with a description of what ranks do in it, and
+ * the bytes that move between different ranks and between nodes.  Stages are numbered from 0.  If
+ * fn returns non-zero, the walk stops and the function returns RSH_OK.
  * RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_stage_fn)(void *ctx, int stage, const char *what, int64_t bytes_moved,
                             int64_t bytes_between_nodes);
 RSH_API rsh_status rsh_plan_each_stage(const rsh_plan *p, rsh_stage_fn fn, void *ctx);
 
-/* Calls fn for each neighbour of a rank, with the bytes that it receives from it or sends to it, in
- * ascending rank.  The rank itself is listed for its local bytes.  A non-zero return of fn stops
- * the walk, which is not an error: RSH_OK.
+/* Call fn for each neighbour of a rank, in ascending order, with the bytes that the rank receives
+ * from this neighbour, or sends to it.  The rank itself is listed with its local bytes.  If fn
+ * returns non-zero, the walk stops and the function returns RSH_OK.
  * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 typedef int (*rsh_neighbour_fn)(void *ctx, int64_t peer, int64_t bytes);
 RSH_API rsh_status rsh_plan_each_source(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
@@ -151,42 +154,44 @@ RSH_API rsh_status rsh_plan_each_source(const rsh_plan *p, int64_t rank, rsh_nei
 RSH_API rsh_status rsh_plan_each_destination(const rsh_plan *p, int64_t rank, rsh_neighbour_fn fn,
                                              void *ctx);
 
-/* Calls fn for every pair that exchanges bytes and for every rank that keeps some, ordered by
- * destination, then source.  A non-zero return of fn stops the walk, which is not an error: RSH_OK.
- * RSH_ENOMEM.  Pure. */
+/* Calls fn for every pair of ranks that exchanges bytes and for every rank that keeps some, ordered
+ * by destination, then by source.  If fn returns non-zero, the walk stops and the function returns
+ * RSH_OK.  RSH_ENOMEM.  Pure. */
 typedef int (*rsh_pair_fn)(void *ctx, int64_t source, int64_t destination, int64_t bytes);
 RSH_API rsh_status rsh_plan_each_pair(const rsh_plan *p, rsh_pair_fn fn, void *ctx);
 
 typedef enum rsh_print_format { RSH_PRINT_TEXT, RSH_PRINT_JSON } rsh_print_format;
-/* Writes the plan as a whole with its overlaps per dim (rank < 0), or one rank's bytes with its
- * neighbours; a rank that is in no layout has none.
+/* Writes a summary of the whole plan with its overlaps per dim if rank < 0, otherwise the bytes
+ * that this rank exchanges with each neighbour.
  * RSH_EIO if the sink stops; RSH_EVALUE as for rsh_plan_get_totals; RSH_ENOMEM.  Local. */
 RSH_API rsh_status rsh_plan_print(const rsh_plan *p, int64_t rank, rsh_print_format form,
                                   const rsh_sink *sink);
 
-/* The permutation of the destination's ranks, one for all n tensors, that leaves most bytes where
- * they are; among those, one that renames the fewest ranks.  relabelled[i] is to[i] with its ranks
- * permuted; `relabelled` has n entries, and the caller frees each.  Exact up to 4,096 ranks; *exact
- * (may be NULL) says whether it was.
+/* Permutes the ranks of the destination layouts, in the same way for all n tensors, so that as many
+ * bytes as possible stay where they are.  Among such permutations it chooses one that renames the
+ * fewest ranks.  relabelled[i] is to[i] with its ranks permuted; `relabelled` has n entries, and
+ * the caller frees each.  Exact up to 4,096 ranks; *exact (may be NULL) says whether it was.
  * RSH_EVALUE if n < 1 or the shapes of a pair differ; RSH_EUNSUP above 4,096 ranks, unless
  * opts->approximate; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_relabel(int64_t n, const rsh_layout *const *from,
                                       const rsh_layout *const *to, const rsh_plan_opts *opts,
                                       rsh_layout **relabelled, bool *exact);
 
-/* ---- a rank's share: all that it does in a plan, as arrays to loop over ---- */
+/* ---- a rank's share: everything that it does in a plan, as arrays to loop over ---- */
 
 #define RSH_MAX_LOOPS 16 /* a dim may take two: blocks, and the elements of a block */
 
-/* One side of a transfer: where its elements lie in a part.  The first element has index `first`,
- * one number for each dim of the part; a round of loop i adds step[i] to the index along the dim
- * that the loop runs over.  Transfers may point to the same numbers; the share owns them. */
+/* One side of a transfer: the position of its elements in a part.  The first element has index
+ * `first`, one number for each dim of the part; each iteration of loop i adds step[i] to the index
+ * along the dim that the loop runs over.  Transfers may share these numbers; the share owns
+ * them. */
 typedef struct rsh_transfer_end {
     int64_t rank, part;
-    bool in_dst; /* a part of the destination; sources of later stages may be */
+    bool in_dst; /* a part of the destination; sources of later stages may be such parts too */
     bool in_scratch; /* the scratch of the rank for this tensor: flat, dense, part 0 */
     bool flat;   /* the part has one dim, and all loops run over it */
-    const int64_t *first; /* borrowed: one for each dim of the part, or one where it is flat */
+    const int64_t *first; /* borrowed: one for each dim of the part, or a single one if it is
+                             flat */
     const int64_t *step;  /* borrowed: nloops */
 } rsh_transfer_end;
 
@@ -196,10 +201,10 @@ typedef struct rsh_transfer {
     int ndim;   /* of the tensor */
     int stage;  /* may read what earlier stages, on any rank, wrote into destinations */
     int nloops; /* 0: a single element */
-    const int64_t *n;         /* borrowed, nloops: rounds of each loop, outermost first */
+    const int64_t *n;         /* borrowed, nloops: iterations of each loop, outermost first */
     const int *dim;           /* borrowed, nloops: the dim of the tensor that it runs over */
     int64_t count;            /* elements: the product of n */
-    int64_t element_bytes;    /* of an element on its way to another rank */
+    int64_t element_bytes;    /* of an element while it is sent to another rank */
     rsh_dtype from, to;       /* of the sources, and of the destination */
     rsh_op op;       /* combines several sources; if there is no source, its identity is written */
     int64_t divisor; /* of the combined value; 1: none */
@@ -212,24 +217,25 @@ typedef struct rsh_transfer {
  * of the rank's destination, and of its scratch, exactly once. */
 typedef struct rsh_share {
     int64_t rank;
-    const rsh_transfer *copies;   /* into this rank, from its own parts only, or filled */
+    const rsh_transfer *copies;   /* into this rank, from its own parts only, or without a source */
     const rsh_transfer *receives; /* into this rank, with a source on another rank */
-    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources: the only
-                                     one listed where contributions are combined in order */
+    const rsh_transfer *sends;    /* into other ranks, with this rank among the sources; if
+                                     contributions are combined in order, no other source is
+                                     listed */
     int64_t ncopies, nreceives, nsends;
-    const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, of the
-                               dtype that transfers into it have; NULL: no rank needs any */
+    const int64_t *scratch; /* for each tensor: elements of scratch that the rank needs, in the
+                               dtype of the transfers into it; NULL: no rank needs any */
 } rsh_share;
 
-/* The share of one rank; a rank that is in no layout has an empty one.  The cost grows with the
- * rank's number of neighbours.  The caller frees *out; the plan may be freed first.
+/* Returns the share of one rank, which is empty for a rank that is in no layout.  The cost grows
+ * with the rank's number of neighbours.  The caller frees *out; the plan may be freed first.
  * RSH_EINDEX if rank < 0; RSH_ENOMEM.  Pure. */
 RSH_API rsh_status rsh_plan_share(const rsh_plan *p, int64_t rank, rsh_share **out);
 /* Frees the share.  No-op for NULL. */
 RSH_API void rsh_share_free(rsh_share *s);
-/* The offset of the first element, and the step of a round of each loop (`rounds` has nloops
- * entries), in a part with these strides; all in the unit of the strides.  `end` is one of t's.
- * Pure. */
+/* Computes the offset of the first element, and the step of one iteration of each loop (`rounds`
+ * has nloops entries), in a part with these strides, in the unit of the strides.  `end` is one of
+ * the ends of t.  Pure. */
 RSH_API rsh_status rsh_transfer_offsets(const rsh_transfer *t, const rsh_transfer_end *end,
                                         const int64_t *strides, int64_t *offset, int64_t *rounds);
 

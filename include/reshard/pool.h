@@ -19,9 +19,10 @@ RSH_API rsh_status rsh_pool_new(int n, rsh_pool **out);
 RSH_API int rsh_usable_cores(void);
 /* Returns the number of threads, including the calling one; 0 for NULL.  Local. */
 RSH_API int rsh_pool_size(const rsh_pool *pool);
-/* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order; `worker` is below the size.
- * Returns when all tasks are done.  If pool is NULL, and in a forked child of the process that made
- * the pool, the calling thread runs them all.  No-op if task is NULL.  Local. */
+/* Runs task(ctx, i, worker) for i from 0 to ntasks - 1, in any order; `worker` is the number of the
+ * thread, counted from 0.  Returns when all tasks are done.  If pool is NULL, and in a forked child
+ * of the process that made the pool, the calling thread runs them all.  No-op if task is NULL.
+ * Local. */
 RSH_API void rsh_pool_run(rsh_pool *pool, int64_t ntasks,
                           void (*task)(void *ctx, int64_t i, int worker), void *ctx);
 /* Ends the threads.  No-op for NULL.  Local. */

@@ -7,8 +7,8 @@
  * - If an input is cut along a letter, every tensor with that letter is cut there; a replicated
  *   input uses its own chunk.  An output that lacks the letter is partial with op sum.
  * - If the op is a sum of products (its terms), one input of a term is partial and the others of
- *   that term are replicated, then the output is partial.  Every other term must be partial too: a
- *   replicated input of it counts once, at coordinate 0.
+ * that term are replicated, then the output is partial.  Every other term must be partial too: a
+ * replicated input of such a term then counts only at coordinate 0.
  * - If a partial input and a cut input are in different terms, the partial one is reduced to the
  *   same cut.
  * - A dim that is a range of its letter is cut where the letter is cut: each rank works on its part
@@ -72,14 +72,14 @@ RSH_API rsh_status rsh_rule_pointwise(rsh_rule_dims *io);
 
 /* Applies an op like rsh_grad_apply, and to sharded tensors by the op's rule.  Such a sharded
  * tensor is a distributed value without a kind whose layout has one part for each rank of a mesh.
- * Dims of outputs are cut like the dims of inputs with the same letter.  Of a replicated input, and
- * of a plain one, which must be equal on all ranks, each rank uses its range; its gradient on each
- * rank is that of the rank's own part of the result.  A pointwise op needs no rule if all inputs
- * have the same layout.
+ * Dims of outputs are cut like the dims of inputs with the same letter.  Each rank uses its own
+ * range of a replicated input, or of a plain input, which must be equal on all ranks; the gradient
+ * of such an input on each rank is that of the rank's own part of the result.  A pointwise op needs
+ * no rule if all inputs have the same layout.
  * RSH_EUNSUP if an input or a result is partial, if inputs have boxes, segments, different ranks or
  * different cuts, or if the rule gives no result; RSH_EVALUE if a pointwise op gets a plain tensor
  * with more than one element; errors of rsh_grad_apply.  Collective over the comm of the inputs if
- * one is replicated where others are cut, or if the op makes collective calls. */
+ * one of them is replicated and another is cut, or if the op makes collective calls. */
 RSH_API rsh_status rsh_rule_apply(const rsh_grad_op *op, const void *attrs, int nin,
                                   rsh_value *const *in, int nout, rsh_value **out);
 

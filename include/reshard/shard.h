@@ -83,14 +83,14 @@ RSH_API rsh_status rsh_plan_opts_from_comm(const rsh_comm *comm, rsh_plan_opts *
  * equal layouts nothing moves, and the result shares the memory of src.  The caller frees *out.
  *
  * The comm caches plans and bindings, at most 1,024 of each, by layouts, options, strides and kind
- * of memory, so that a loop plans and binds once, even if every tensor has other memory.  All
- * bindings together keep at most 64 MiB of scratch, unless a single one needs more.  With
- * opts->has_max_scratch a binding that uses messages is not cached, so such a loop binds every
+ * of memory, so that a loop plans and binds only once, even if every iteration uses different
+ * memory.  All bindings together keep at most 64 MiB of scratch, unless a single one needs more.
+ * With opts->has_max_scratch a binding that uses messages is not cached, so such a loop binds every
  * time.
  *
  * RSH_EVALUE if the shapes differ or a layout names a rank outside the comm; RSH_ETYPE for complex
- * to real; RSH_EUNSUP for one partial op to another; RSH_ENOMEM, also if opts->max_scratch_bytes is
- * too small.  Collective. */
+ * to real; RSH_EUNSUP if both layouts are partial with different ops; RSH_ENOMEM, also if
+ * opts->max_scratch_bytes is too small.  Collective. */
 RSH_API rsh_status rsh_reshard(const rsh_sharded *src, const rsh_layout *to,
                                const rsh_plan_opts *opts, rsh_sharded **out);
 /* Moves src to an existing sharded tensor on the same comm, and bumps its version.  If the call
@@ -223,8 +223,9 @@ RSH_API rsh_status rsh_exec_wait(rsh_exec *e);
  * (opts.messages, several nodes), the others get RSH_EPEER with the message, and the comm has
  * failed.
  * RSH_EVALUE if data is missing or a destination overlaps other memory of the same rank;
- * RSH_ENOMEM.  Overlaps with memory of other ranks that are threads are checked by bind only,
- * because a run exchanges nothing before it begins.  Collective among the ranks of the layouts. */
+ * RSH_ENOMEM.  If ranks are threads, overlaps with memory of other ranks are detected by
+ * rsh_exec_bind only, because ranks exchange nothing before a run begins.  Collective among the
+ * ranks of the layouts. */
 RSH_API rsh_status rsh_exec_run_on(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 /* Frees an exec.  If a run is in progress, finishes it first, which waits for neighbours.  No-op
  * for NULL and in a forked child.  Local otherwise. */
@@ -256,9 +257,9 @@ RSH_API rsh_status rsh_exec_get_stats(const rsh_exec *e, rsh_exec_stats *out);
 RSH_API rsh_status rsh_plan_run_local(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,
                                       const rsh_memory *dst);
 
-/* The same for a plan that is run often: bind once, then runs allocate nothing.  Pool and memory
- * are borrowed; the plan may be freed.  One thread uses an rsh_local_exec at a time.  The caller
- * frees *out.  rsh_local_exec_free is a no-op for NULL.
+/* Do the same in two steps, for a plan that is run often: bind once, after which runs allocate
+ * nothing.  Pool and memory are borrowed; the plan may be freed.  One thread uses an rsh_local_exec
+ * at a time.  The caller frees *out.  rsh_local_exec_free is a no-op for NULL.
  * Errors of bind as above; a run does not fail.  Local. */
 typedef struct rsh_local_exec rsh_local_exec;
 RSH_API rsh_status rsh_local_exec_bind(const rsh_plan *plan, rsh_pool *pool, const rsh_memory *src,

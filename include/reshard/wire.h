@@ -33,7 +33,7 @@ typedef struct rsh_wire {
     const char *name; /* of the engine: "mpi"; copied, up to 31 bytes */
     int rank, size;
     void *ctx;
-    /* Ranks can share memory only if their values are equal; 0: unknown. */
+    /* Two ranks can share memory only if their `host` values are equal; 0: unknown. */
     uint64_t host;
 
     /* Begin to send or to receive.  The wire may use `data` until `test` reports done or `cancel`

@@ -50,7 +50,7 @@ RSH_API rsh_status rsh_nn_open(const rsh_comm *comm, const rsh_nn_opts *opts);
 /* Ends the latest rsh_nn_open.  No-op if there is none.  Local. */
 RSH_API void rsh_nn_close(void);
 /* Return the number of threads that ops of the calling thread use, and the number that BLAS uses;
- * 0 if the BLAS library does not tell.  Local. */
+ * 0 if the BLAS library does not report it.  Local. */
 RSH_API int rsh_nn_threads(void);
 RSH_API int rsh_nn_blas_threads(void);
 
@@ -90,8 +90,8 @@ RSH_API rsh_status rsh_nn_relu(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_tanh(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_sigmoid(rsh_value *x, rsh_value **out);
 RSH_API rsh_status rsh_nn_silu(rsh_value *x, rsh_value **out);
-/* x times the standard normal distribution function at x, exact (erf) or approximated with tanh.
- * Local. */
+/* Multiplies x by the standard normal distribution function at x, computed exactly (erf) or
+ * approximated with tanh.  Local. */
 typedef enum rsh_gelu { RSH_GELU_ERF, RSH_GELU_TANH } rsh_gelu;
 RSH_API rsh_status rsh_nn_gelu(rsh_value *x, rsh_gelu form, rsh_value **out);
 
@@ -210,10 +210,10 @@ RSH_API rsh_status rsh_nn_layer_norm(rsh_value *x, int ndims, rsh_value *weight,
 /* Normalizes over the last dim: x / sqrt(mean of squares + eps) * weight.  weight may be NULL.
  * Local. */
 RSH_API rsh_status rsh_nn_rms_norm(rsh_value *x, rsh_value *weight, double eps, rsh_value **out);
-/* softmax(q k' / sqrt(d) + mask) v over the last two dims, where d is the last size of q.  Leading
- * sizes must be equal.  The mask may be NULL; it broadcasts to the scores and gets no gradient.  It
- * has q's dtype and is added, or it is bool and true means that a score is used.  If `causal` is
- * set, row i uses the first i + 1 columns only.  Local. */
+/* Computes softmax(q k' / sqrt(d) + mask) v over the last two dims, where d is the last size of q.
+ * Leading sizes must be equal.  The mask may be NULL; it broadcasts to the scores and gets no
+ * gradient.  It has q's dtype and is added, or it is bool and true means that a score is used.  If
+ * `causal` is set, row i uses the first i + 1 columns only.  Local. */
 RSH_API rsh_status rsh_nn_attention(rsh_value *q, rsh_value *k, rsh_value *v, rsh_value *mask,
                                     bool causal, rsh_value **out);
 

@@ -23,8 +23,8 @@ typedef struct rsh_sgd_opts {
 } rsh_sgd_opts;
 #define RSH_SGD_OPTS_INIT {sizeof(rsh_sgd_opts), 1e-3, 0, 0, 0, 0}
 
-/* Adam; with `decoupled` AdamW, whose weight decay changes the parameter directly and not through
- * the gradient. */
+/* Adam or, if `decoupled` is set, AdamW.  The weight decay of AdamW changes the parameter directly,
+ * not through the gradient. */
 typedef struct rsh_adam_opts {
     size_t struct_size; /* sizeof(rsh_adam_opts) */
     double lr, beta1, beta2, eps, weight_decay;
@@ -95,8 +95,8 @@ RSH_API rsh_status rsh_optimizer_load_state_dict(rsh_optimizer *o, const rsh_sta
  * root of the sum of squares of all gradients.  Gradients of distributed parameters are summed over
  * all ranks, each element once; gradients of plain parameters are this rank's.  *norm, unless NULL,
  * is the norm before scaling.  All ranks get identical bits if their plain gradients are equal.
- * RSH_EVALUE if max_norm is negative or NaN; RSH_EUNSUP if a gradient is partial, or parts of its
- * layout are replicated different numbers of times.
+ * RSH_EVALUE if max_norm is negative or NaN; RSH_EUNSUP if a gradient is partial, or if its
+ * elements do not all have the same number of replicas.
  * Collective over the comms of distributed parameters; otherwise local. */
 RSH_API rsh_status rsh_clip_grad_norm(rsh_module *m, double max_norm, double *norm);
 

@@ -45,11 +45,12 @@ RSH_API rsh_status rsh_distribute_module(rsh_module *m, rsh_mesh *mesh,
 
 /* ---- styles ---- */
 
-/* The current and the wanted placement of one input or output of a module. */
+/* The current and the required placement of one input or output of a module. */
 typedef struct rsh_prepare {
     const char *name;  /* of an input; NULL: the next input by position */
     bool leave;        /* pass the value unchanged */
-    rsh_place is;      /* if the value is not a DTensor: the placement of which it is a part */
+    rsh_place is;      /* the placement of a value that is not a DTensor, which is then taken as
+                          this rank's part */
     rsh_place becomes; /* the placement to redistribute to */
 } rsh_prepare;
 

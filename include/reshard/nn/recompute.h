@@ -60,11 +60,13 @@ typedef struct rsh_input_reshard_opts {
 /* From now on, tensors that ops inside the module save for backward are kept as this rank's chunk
  * along a dim (negative: from the end) if all ranks of the mesh have the same tensor: DTensors that
  * are replicated on the mesh and, if plain_is_replicated is set, plain tensors.  Backward gathers
- * such a tensor one op ahead, once for all slots that saved the same version of it.  Not cut are
- * parameters and buffers of the module, leaves that require a gradient, DTensors that are sharded,
- * partial or on another mesh, tensors that lack the dim, are small or expanded, and tensors that
- * inner hooks for saved tensors handle.  Chunks may be uneven.  opts may be NULL.  Only
- * the innermost pair of hooks is used, so this call on an inner module overrides that on an outer.
+ * such a tensor one op ahead, once for all slots that saved the same version of it.  The following
+ * are never cut: parameters and buffers of the module, leaves that require a gradient, DTensors
+ * that are sharded, partial or on another mesh, tensors that lack the dim, are small or expanded,
+ * and tensors that inner hooks for saved tensors handle.  Chunks may be uneven.  opts may be NULL.
+ * Only
+ * the innermost pair of hooks is used, so a call for an inner module overrides a call for an outer
+ * one.
  *
  * The hooks are pushed before forward and popped after it, even if it fails.  On a mesh of one rank
  * and on ranks outside the mesh nothing changes.  The module holds a reference to the mesh.

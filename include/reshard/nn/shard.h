@@ -31,8 +31,8 @@ RSH_API rsh_status rsh_shard_parameter(rsh_module *m, const char *name, const rs
 /* ---- plans ---- */
 
 /* A function that converts a module for a single rank to one for several ranks.  `shard` returns a
- * new module in *out, which the caller frees; changes to its argument are not undone.
- * Collective over the group, if it makes collective calls. */
+ * new module in *out, which the caller frees; changes to its argument are not undone.  `shard` may
+ * make collective calls, if it makes them on every rank of the group. */
 typedef struct rsh_sharder {
     rsh_status (*shard)(void *ctx, rsh_module *m, rsh_module **out);
     void *ctx;
@@ -107,8 +107,8 @@ typedef enum rsh_grad_kind {
  * tensor-parallel model.  Call it once after backward and before clipping.  If gradients are
  * summed and some rank has one, all ranks have one afterwards.
  * RSH_EVALUE for any other op, or if ranks have different parameters; RSH_EUNSUP if the kind of a
- * gradient is unknown (rsh_module_set_grad_kind), or if the group contains only some of the ranks
- * that share a parameter, and further ranks.  Collective over the group. */
+ * gradient is unknown (rsh_module_set_grad_kind), or if the group contains some, but not all, of
+ * the ranks that share a parameter, and also other ranks.  Collective over the group. */
 RSH_API rsh_status rsh_module_sync_grads(rsh_module *m, rsh_group *group, rsh_op op);
 /* Returns how the gradients of the parameter with this path relate on the ranks of the group.
  * RSH_EATTR if there is no such parameter; RSH_EUNSUP if it is unknown, because the parameter is

@@ -24,7 +24,7 @@ extern "C" {
 RSH_API rsh_status rsh_functional_broadcast(rsh_group *g, rsh_value *v, int root,
                                             rsh_derivative how, rsh_value **out);
 /* Returns entry r of the root's list on rank r.  Other ranks may pass a list too, as in PyTorch; it
- * only tells whether an entry requires a gradient.  Collective. */
+ * is only used to determine which entries require a gradient.  Collective. */
 RSH_API rsh_status rsh_functional_scatter(rsh_group *g, int nlist, rsh_value *const *list, int root,
                                           rsh_derivative how, rsh_value **out);
 /* Returns every rank's value on the root, in rank order, and zeros on the other ranks.  On every

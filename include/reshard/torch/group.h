@@ -76,7 +76,7 @@ typedef struct rsh_objects {
     void **data;   /* owned */
     size_t *bytes; /* owned */
 } rsh_objects;
-/* Sends bytes of every rank to every rank.  The caller frees *out; non-members get NULL.
+/* Gathers the bytes of every rank on every rank.  The caller frees *out; non-members get NULL.
  * Collective. */
 RSH_API rsh_status rsh_group_all_gather_object(rsh_group *g, const void *data, size_t bytes,
                                                rsh_objects **out);

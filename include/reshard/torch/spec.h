@@ -135,8 +135,8 @@ RSH_API rsh_status rsh_tensor_meta_copy(const rsh_tensor_meta *m, rsh_tensor_met
 RSH_API void rsh_tensor_meta_free(rsh_tensor_meta *m);
 /* Returns whether everything is equal, including the order of the shards. */
 RSH_API bool rsh_tensor_meta_equal(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
-/* Returns whether both describe the same tensor, cut the same way.  The order of shards and empty
- * shards are ignored. */
+/* Returns whether both describe the same tensor, cut the same way.  Empty shards, and the order of
+ * the shards, are ignored. */
 RSH_API bool rsh_tensor_meta_same(const rsh_tensor_meta *a, const rsh_tensor_meta *b);
 /* Write metadata as JSON, and read it back into an equal object, which the caller frees.
  * RSH_EIO if the sink stops; RSH_ERUNTIME if the text is not such JSON, or has an unknown memory
@@ -147,7 +147,7 @@ RSH_API rsh_status rsh_tensor_meta_load(const char *text, size_t bytes, rsh_tens
 /* Checks that no two shards overlap.  Empty shards never overlap.  100,000 boxes take well under a
  * second.
  * RSH_EVALUE if shards overlap; the message names the first shard that overlaps an earlier one, and
- * that one. */
+ * this earlier one. */
 RSH_API rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards);
 /* Checks that shards which do not overlap cover a whole tensor of this size.
  * RSH_EVALUE if numbers of dims differ, a shard, even an empty one, exceeds the tensor, or the

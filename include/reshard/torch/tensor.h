@@ -125,7 +125,7 @@ RSH_API rsh_status rsh_torch_from_tensor(const rsh_tensor *local, const rsh_tens
  * library.
  * RSH_EVALUE if ranks pass different sources, specs, shapes or dtypes, or a tensor is not dense;
  * RSH_ERUNTIME if the source is outside the group; RSH_EUNSUP if the kind of spec has no sharder,
- * as the built-in boxes: use rsh_torch_scatter.  Collective. */
+ * such as the built-in boxes (use rsh_torch_scatter).  Collective. */
 struct rsh_spec_sharder {
     /* Creates the sharded tensor *out from a whole tensor on rank `src_rank`.  Collective. */
     rsh_status (*shard)(const void *self, const rsh_tensor *tensor, int src_rank, rsh_group *group,
@@ -175,9 +175,9 @@ RSH_API rsh_status rsh_torch_set_requires_grad(rsh_torch_tensor *t, bool on);
 RSH_API rsh_status rsh_torch_gather(const rsh_torch_tensor *t, int dst, rsh_tensor *out);
 /* Does the same on every rank, each into its own `out`.  Collective. */
 RSH_API rsh_status rsh_torch_all_gather(const rsh_torch_tensor *t, rsh_tensor *out);
-/* Create a tensor that is cut by another spec; any spec to any spec.  opts may be NULL.  With
- * opts->may_alias, if the spec is unchanged, the result shares the memory of `t` and nothing moves.
- * Collective. */
+/* Create a tensor that is cut by another spec.  Any spec can be converted to any other.  opts may
+ * be NULL.  With opts->may_alias, if the spec is unchanged, the result shares the memory of `t` and
+ * nothing moves.  Collective. */
 RSH_API rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to,
                                      rsh_torch_tensor **out);
 RSH_API rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
@@ -193,13 +193,13 @@ RSH_API rsh_status rsh_torch_to(const rsh_torch_tensor *t, rsh_dtype dtype, rsh_
 RSH_API rsh_status rsh_torch_clone(const rsh_torch_tensor *t, rsh_torch_tensor **out);
 /* Returns a tensor on the same memory, without requires_grad.  Local. */
 RSH_API rsh_status rsh_torch_detach(const rsh_torch_tensor *t, rsh_torch_tensor **out);
-/* copy_: copies the elements of src to dst; converts if the dtypes differ.
+/* PyTorch's copy_: copies the elements of src to dst, and converts them if the dtypes differ.
  * RSH_ERUNTIME if they are cut differently or belong to different groups; RSH_ETYPE for complex to
  * real.  Local. */
 RSH_API rsh_status rsh_torch_copy(rsh_torch_tensor *dst, const rsh_torch_tensor *src);
 /* Test whether all elements are equal, or close: |a-b| <= atol + rtol*|b|.  Every rank gets the
- * same answer.  The order of shards and empty shards are ignored.  Tensors of different groups are
- * not equal.  Collective. */
+ * same answer.  Empty shards, and the order of the shards, are ignored.  Tensors of different
+ * groups are not equal.  Collective. */
 RSH_API rsh_status rsh_torch_equal(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out);
 RSH_API rsh_status rsh_torch_allclose(const rsh_torch_tensor *a, const rsh_torch_tensor *b,
                                       double rtol, double atol, bool equal_nan, bool *out);
