@@ -62,7 +62,8 @@ extern const struct argp layout_pair_argp; /* a child parser: its input is a lay
 /* Parses both; false after an error that names FROM or TO and points at the column. */
 bool layout_pair_parse(layout_pair *pair);
 void layout_pair_free(layout_pair *pair);
-/* The size of the smallest group that has all ranks of both layouts: 1 + the highest rank. */
+/* Returns the size of the smallest group that has all ranks of both layouts: 1 + the highest
+ * rank. */
 int64_t layout_pair_group(const layout_pair *pair);
 
 bool engine_known(const char *name);

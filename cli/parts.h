@@ -25,7 +25,7 @@ void parts_settle(parts *p, char *data); /* sets the address of the block */
  * Returns DONE, or FAILED after printing an error. */
 int parts_order(parts *p, bool fortran);
 void dense_strides(int ndim, const int64_t *shape, bool fortran, int64_t *strides);
-/* The index of the first part of a rank. */
+/* Returns the index of the first part of a rank. */
 int64_t parts_of(const parts *p, int64_t rank);
 size_t parts_bytes(const parts *p, int64_t i); /* of part i */
 void parts_free(parts *p);

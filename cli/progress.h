@@ -10,10 +10,10 @@
 /* Begins `what` ("apply: reading", borrowed) of `total` bytes; 0: unknown, so the elapsed time is
  * shown. */
 void progress_begin(const char *what, uint64_t total);
-/* The same for filling memory that was never written to; progress is measured by its pages. */
+/* Does the same for filling memory that was never written to; progress is measured by its pages. */
 void progress_fill(const char *what, const void *memory, uint64_t bytes);
-/* The same for planning: shows the elapsed time, and after progress_tell_plan the remaining time.
- */
+/* Does the same for planning: shows the elapsed time, and after progress_tell_plan the remaining
+ * time. */
 void progress_plan(const char *verb, int64_t ranks);
 void progress_add(uint64_t bytes); /* adds bytes that are done */
 int progress_tell(void *what, uint64_t bytes, uint64_t total); /* an rsh_progress_fn */

@@ -16,9 +16,9 @@ typedef struct rshi_limit {
  * prepended to all paths: "" for this machine; tests use their own folders. */
 rshi_limit rshi_limit_find(const char *root);
 
-/* Local.  Lets one process at a time allocate the rest of this limit: returns a descriptor to
- * close, or
- * -1 if the lock is not available (soon). */
+/* Local.  Takes a lock, so that only one process at a time allocates the rest of this limit.
+ * Returns a descriptor, which the caller closes to release the lock, or -1 if the lock does not
+ * become available soon. */
 int rshi_limit_lock(const rshi_limit *l);
 
 #endif

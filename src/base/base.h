@@ -21,7 +21,8 @@ rsh_status rshi_fail(rsh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Sets the error message to a given text, for instance one that came from another rank. */
 void rshi_set_detail(const char *text);
-/* The number of error messages of this thread so far; tells whether a callback set one. */
+/* Returns how many error messages this thread has set so far, so that a caller can tell whether a
+ * callback set one. */
 uint64_t rshi_sentences(void);
 /* Returns RSH_ETIMEOUT if the function of rsh_interrupt_set asks the calling thread to stop;
  * `waited` is in seconds. */
@@ -75,7 +76,7 @@ rsh_status rshi_nomem(void); /* returns RSH_ENOMEM; the failed allocation has se
  * blocks of RSHI_RECYCLE_FROM bytes and more are cached. */
 void *rshi_alloc_data(size_t bytes, bool zero);
 void rshi_free_data(void *p, size_t bytes);
-/* The same for staging buffers, counted as scratch. */
+/* Do the same for staging buffers, which are counted as scratch. */
 void *rshi_alloc_scratch(size_t bytes);
 void rshi_free_scratch(void *p, size_t bytes);
 /* Counts scratch that was not allocated here (in memory that ranks share); negative when it is
@@ -87,8 +88,8 @@ void rshi_count_scratch(int64_t bytes);
 /* Byte counts of one rank; see account.c.  Holding, dropping and counting are no-ops for NULL, and
  * thread-safe. */
 typedef struct rshi_account rshi_account;
-rshi_account *rshi_account_mine(void); /* this thread's, with a reference for the caller; NULL and
-                                          an error message without memory */
+rshi_account *rshi_account_mine(void); /* this thread's, with a reference for the caller; NULL with
+                                          an error message if memory runs out */
 rshi_account *rshi_account_hold(rshi_account *a);
 void rshi_account_drop(rshi_account *a);
 void rshi_account_live(rshi_account *a, int64_t bytes);
@@ -104,8 +105,8 @@ void rshi_free_elements(void *p, size_t bytes, rshi_account *owner);
 
 #define RSHI_RECYCLE_FROM ((size_t)64 << 10) /* bytes; see small.c for smaller blocks */
 
-/* Where blocks are returned to if they are not private memory of the process.  `release` is called
- * with the lock of the cache held, so it must not allocate. */
+/* The owner of blocks that are not private memory of the process.  `release` is called with the
+ * lock of the cache held, so it must not allocate. */
 typedef struct rshi_home {
     void (*release)(struct rshi_home *home, void *p, size_t block);
 } rshi_home;
@@ -115,15 +116,15 @@ size_t rshi_block_bytes(size_t bytes);
 /* Caches a freed block of that size; false: it is too small or too large, and the caller must free
  * it.  home NULL: private memory.  `owner` may be NULL. */
 bool rshi_block_keep(rshi_home *home, void *p, size_t block, rshi_account *owner);
-/* Takes a cached block of exactly that size, with arbitrary contents; NULL: none. */
+/* Returns a cached block of exactly that size, with arbitrary contents; NULL: there is none. */
 void *rshi_block_take(const rshi_home *home, size_t block);
-/* Removes the blocks of a home that is being freed. */
+/* Removes the cached blocks of a home that is about to be freed. */
 void rshi_blocks_forget(const rshi_home *home);
 /* Frees all cached blocks; returns whether there were any.  Call this before failing with
  * RSH_ENOMEM and try again, holding no lock of a home. */
 bool rshi_blocks_empty(void);
 void rshi_block_unmap(void *p, size_t block); /* private memory, to the system */
-/* Is the cap above 0?  Takes no lock. */
+/* Is the cap of the cache above 0?  Takes no lock. */
 bool rshi_blocks_on(void);
 
 /* ---- smaller blocks, which are cached by the thread that frees them; see small.c ---- */
@@ -141,8 +142,8 @@ bool rshi_small_empty(void); /* frees all cached blocks of this thread; were the
 rsh_status rshi_grow(void **list, int64_t n, int64_t *room, size_t size);
 #define RSHI_GROW(list, n, room)                                                                   \
     ((n) <= *(room) ? RSH_OK : rshi_grow((void **)&(list), (n), (room), sizeof *(list)))
-/* The index of `key` among n items of `size` bytes, or -1.  Each item starts with its int64_t key,
- * and the keys ascend. */
+/* Returns the index of `key` among n items of `size` bytes, or -1.  Each item starts with its
+ * int64_t key, and the keys ascend. */
 int64_t rshi_find(const void *list, int64_t n, size_t size, int64_t key);
 
 /* ---- settings: environment variables that are read once by code that cannot return errors ---- */
@@ -177,11 +178,12 @@ static inline int64_t rshi_ceil_div(int64_t a, int64_t b) {
     return a / b + (a % b != 0);
 } /* a >= 0, b > 0 */
 int64_t rshi_gcd(int64_t a, int64_t b);
-/* Product of n sizes; false if a partial product overflows, even if a later size is 0. */
+/* Computes the product of n sizes.  Returns false if a partial product overflows, even if a later
+ * size is 0. */
 bool rshi_product(int n, const int64_t *sizes, int64_t *out);
 int rshi_compare_int64(const void *a, const void *b); /* for qsort and bsearch */
-/* Dense strides of `shape` stored with dims in `order` from slowest to fastest (NULL: row-major).
- */
+/* Computes the dense strides of `shape` if its dims are stored in `order`, from slowest to fastest
+ * (NULL: row-major). */
 void rshi_dense_strides(int ndim, const int64_t *shape, const int *order, int64_t *strides);
 
 /* ---- text ---- */
@@ -213,14 +215,15 @@ uint64_t rshi_hash(const void *data, size_t bytes, uint64_t seed);
 
 double rshi_seconds(void); /* monotonic clock */
 
-/* Identifies the process: an object stores the value when it is made, and compares it later.  A
- * forked child gets another value, because it has other threads and is no rank. */
+/* Return a number that identifies this process.  An object stores it when it is made and compares
+ * it later: a forked child has a different number, because its threads are not ranks. */
 uint32_t rshi_process_new(void);
 uint32_t rshi_process(void);
 
 /* How long a rank has waited, counted while the process was awake.  If a whole job was suspended,
  * no rank was late.  A process that was stopped sees the clock jump between two readings, so only a
- * limited step counts between two readings.  Waiting code reads more often than that. */
+ * limited step counts between two readings.  Waiting code must read the watch more often than
+ * that. */
 typedef struct rshi_watch {
     double last;   /* rshi_seconds at the last reading; 0: not started */
     double waited; /* seconds */
@@ -230,8 +233,8 @@ typedef struct rshi_watch {
  * first call starts the watch and returns 0. */
 double rshi_watch_look(rshi_watch *w, double most);
 
-/* RSH_EVALUE: `length` bytes of text are not a "dtype" or not a "reduction".  The message suggests
- * what may have been meant, and lists them all. */
+/* Returns RSH_EVALUE because `length` bytes of text are not the name of a `noun` ("dtype" or
+ * "reduction").  The message suggests similar names and lists all valid ones. */
 rsh_status rshi_name_fail(const char *noun, const char *text, size_t length);
 
 /* ---- arithmetic ---- */
@@ -245,13 +248,13 @@ enum {
     RSHI_MISMATCH_NONE,
     RSHI_MISMATCH_COUNT,
     RSHI_MISMATCH_BYTES
-}; /* nothing; number of messages; size of one */
+}; /* no mismatch; different numbers of messages; different sizes of a message */
 
 /* All zero: no mismatch.  Ranks exchange it as plain bytes. */
 typedef struct rshi_mismatch {
     int64_t wrong;
     int64_t from, to, message;
-    uint64_t sent, expected; /* messages or bytes */
+    uint64_t sent, expected; /* numbers of messages, or numbers of bytes */
 } rshi_mismatch;
 
 /* Sets the error message and returns RSH_EMISMATCH. */

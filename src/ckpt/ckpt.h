@@ -77,7 +77,7 @@ void rshi_store_free(rshi_ckpt_store *s);
 
 typedef struct rshi_ckpt_kind rshi_ckpt_kind;
 
-/* A path that is to be opened, with its directory listing. */
+/* A path to open, with its directory listing. */
 typedef struct rshi_ckpt_place {
     const char *path;
     bool is_directory;
@@ -146,8 +146,9 @@ rsh_status rshi_ckpt_join(const char *directory, const char *name, char **out);
 /* Adds a file in `directory` (NULL: `name` is a path).  RSH_EIO if it is not a regular file. */
 rsh_status rshi_ckpt_add_file(rsh_ckpt *c, const char *directory, const char *name, int32_t *file);
 int64_t rshi_ckpt_find_file(const rsh_ckpt *c, const char *name); /* -1: none has that name */
-/* Adds a tensor; where its bytes are is set afterwards.  `file` and `at` say where it was named,
- * for messages.  RSH_EVALUE if the name already exists or the number of elements overflows. */
+/* Adds a tensor; the position of its bytes is set afterwards.  `file` and `at` say where its name
+ * was found, for messages.  RSH_EVALUE if the name already exists or the number of elements
+ * overflows. */
 rsh_status rshi_ckpt_add_tensor(rsh_ckpt *c, const char *name, size_t length, rsh_dtype dtype,
                                 int ndim, const int64_t *shape, int32_t file, uint64_t at,
                                 int64_t *tensor);
@@ -157,11 +158,11 @@ int64_t rshi_ckpt_find(const rsh_ckpt *c, const char *name, size_t length);
 rsh_status rshi_ckpt_refuse(const rsh_ckpt *c, int32_t file, uint64_t at, const char *name,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Where the bytes are: each tensor uses one of these ways. */
-/* The whole tensor is contiguous and row-major at the offset. */
+/* The position of the bytes of a tensor.  Use one of the following functions for each tensor. */
+/* Sets the position of a whole tensor that is contiguous and row-major. */
 rsh_status rshi_ckpt_set_whole(rsh_ckpt *c, int64_t tensor, int32_t file, uint64_t at);
-/* The parts of a layout, in rank order; each rank has its own file.  Holds the layout and copies
- * the list. */
+/* Sets the positions of the parts of a layout, in rank order; each rank has its own file.  Holds
+ * the layout and copies the list. */
 rsh_status rshi_ckpt_set_parts(rsh_ckpt *c, int64_t tensor, const rsh_layout *layout,
                                int64_t nparts, const rshi_ckpt_part *parts);
 /* Adds one box of the tensor, contiguous and row-major at the offset.  All boxes of a tensor must
@@ -217,7 +218,7 @@ struct rshi_ckpt_kind {
     bool (*detect)(const rshi_ckpt_place *place);
     /* Fills the checkpoint.  The caller seals it, or frees it after an error. */
     rsh_status (*read)(const rshi_ckpt_place *place, rsh_ckpt *c);
-    bool uses_from; /* it needs the `from` rules; other formats reject them */
+    bool uses_from; /* the format needs the `from` rules; other formats reject them */
 };
 
 /* Reads the checkpoint with the first format that detects it.  The caller seals it. */
@@ -295,7 +296,7 @@ rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const c
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name,
                                  const char **out);
 
-/* The name of a dtype in safetensors, such as "BF16"; NULL: it has none. */
+/* Returns the name of a dtype in safetensors, such as "BF16"; NULL if it has none. */
 const char *rshi_safetensors_name(rsh_dtype dtype);
 
 /* ---- a JSON pull parser ----

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* Opens file i.  *none_left: the process has no descriptor left. */
+/* Opens file i.  *none_left is set if the process has no descriptor left. */
 typedef rsh_status rshi_fds_open_fn(void *ctx, int64_t i, int *fd, bool *none_left);
 
 typedef struct rshi_fds {

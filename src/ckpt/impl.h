@@ -59,7 +59,7 @@ typedef struct rshi_ckpt_end {
     int64_t nscales, scales_room;
 } rshi_ckpt_end;
 
-/* A tensor and where its parts are stored.  layout NULL: whole. */
+/* A tensor and the positions of its parts in files.  layout NULL: whole. */
 typedef struct rshi_file_tensor {
     const char *name; /* for messages */
     rsh_dtype dtype;
@@ -79,8 +79,8 @@ void rshi_end_free(rshi_ckpt_end *e);
 bool rshi_end_converts(const rshi_ckpt_end *e, rsh_dtype to); /* must elements be converted? */
 rsh_dtype rshi_moved_as(rsh_dtype dtype); /* storage-only dtypes are copied as bytes */
 
-/* Returns in *of the first rank that holds the same part; -1: `rank` itself, or another rank holds
- * only some of its pieces. */
+/* Sets *of to the first rank that holds the same part as `rank`; to -1 if that is `rank` itself, or
+ * if another rank holds only some of the pieces of the part. */
 rsh_status rshi_part_copy_of(const rsh_layout *l, int64_t rank, int64_t *of);
 
 /* ---- windows: boxes of a tensor that are copied as a unit ---- */
@@ -299,7 +299,7 @@ typedef struct rshi_target {
     rshi_target_entry *entry; /* by file, in the order of their bytes */
     int64_t nentries, entries_room;
     int64_t nranks;
-    bool index;     /* it has a model.safetensors.index.json */
+    bool index;     /* the result has a model.safetensors.index.json */
     uint64_t bytes; /* of all files */
     uint64_t hash;  /* of all headers without digests; identifies the target */
 } rshi_target;
@@ -309,10 +309,12 @@ rsh_status rshi_target_make(const rsh_ckpt *source, const rsh_convert_opts *opts
 void rshi_target_free(rshi_target *t);
 /* Does this target name mean one file, and not a directory? */
 bool rshi_target_is_file(const char *name);
-/* Writes the header of a file, including its length; sums NULL: zeros in place of digests. */
+/* Writes the header of a file, including its length.  If `sums` is NULL, zeros are written in place
+ * of digests. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums,
                               const rsh_sink *sink);
-/* The same for a GGUF file: up to the data, zeros for alignment included. */
+/* Does the same for a GGUF file: writes everything before the data, including zeros for
+ * alignment. */
 rsh_status rshi_target_gguf_header(const rshi_target *t, int64_t file, const rsh_sink *sink);
 rsh_status rshi_target_index(const rshi_target *t, const rsh_sink *sink);
 /* Chooses the layout of each tensor according to the rules; without rules tensors are whole. */

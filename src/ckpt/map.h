@@ -15,7 +15,7 @@
 rsh_status rshi_map_apply(const rsh_ckpt *c, const rsh_ckpt_rules *rules,
                           const rsh_convert_opts *opts, rsh_ckpt **out);
 
-/* The digest that the files of a tensor state, without the contribution of dtype and shape.
+/* Returns the digest that the files of a tensor state, without the contribution of dtype and shape.
  * RSH_EKEY if they state none; RSH_EVALUE if it cannot be parsed. */
 rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out);
 
@@ -26,16 +26,17 @@ typedef struct rshi_map_target {
     char *name; /* in the store */
     int64_t rule;
     int64_t first;  /* index of the source tensor that is its first operand */
-    int64_t source; /* index of the only source, which it equals; -1: see view */
+    int64_t source; /* index of the only source tensor, if the target is equal to it; -1: see
+                       `view` */
     const rshi_ckpt_view *view;
-    int64_t instance; /* of the map; -1: none */
+    int64_t instance; /* index in the map's instances; -1: none */
 } rshi_map_target;
 
 /* One line with one assignment of its captures. */
 typedef struct rshi_map_instance {
     rsh_digest stated; /* sum of the digests that its sources state, once per use */
     int64_t nstated;   /* number of summands */
-    int64_t source;    /* the first of them */
+    int64_t source;    /* index of the first source tensor that states one */
 } rshi_map_instance;
 
 typedef struct rshi_map_work {

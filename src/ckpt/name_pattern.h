@@ -31,7 +31,7 @@ typedef struct rshi_name_pattern {
     rshi_name_token *token;
     int64_t ntokens, room;
     int64_t nchoices;   /* product of the lengths of its lists; 1 without lists */
-    unsigned captures;  /* bit i: capture i of the line occurs */
+    unsigned captures;  /* bit i is set if capture i of the line occurs */
     bool repeats;       /* a capture occurs twice */
     bool has_wildcards; /* has * ? or {n*} */
     bool has_globs;     /* has * ? or <a-b>, whose matched text has no name */

@@ -51,7 +51,7 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_DEFAULT_DICT,
     RSHI_CLASS_SET,
     RSHI_CLASS_PATH,
-    RSHI_CLASS_TENSOR_V2, /* an object of it: the arguments of _rebuild_tensor_v2 */
+    RSHI_CLASS_TENSOR_V2, /* its objects have the arguments of _rebuild_tensor_v2 */
     RSHI_CLASS_TENSOR_V3,
     RSHI_CLASS_PARAMETER,
     RSHI_CLASS_FROM_TYPE, /* (function, type, arguments, state) */
@@ -61,7 +61,7 @@ typedef enum rshi_pickle_class {
     RSHI_CLASS_OPAQUE,
     RSHI_CLASS_DTYPE,     /* number: an rsh_dtype */
     RSHI_CLASS_STORAGE,   /* number: an rsh_dtype; RSH_DTYPE_NONE: untyped, bytes */
-    RSHI_CLASS_PERSISTENT /* an object of it: a persistent id and its items */
+    RSHI_CLASS_PERSISTENT /* its objects have the items of a persistent id */
 } rshi_pickle_class;
 
 typedef struct rshi_pickle_value rshi_pickle_value;
@@ -105,13 +105,13 @@ void rshi_pickle_free(rshi_pickle *p);
 rsh_status rshi_pickle_fail(const rshi_pickle *p, const rshi_pickle_value *v, const char *format,
                             ...) __attribute__((format(printf, 3, 4)));
 bool rshi_pickle_is(const rshi_pickle_value *v,
-                    rshi_pickle_class class); /* is it an object of it? */
+                    rshi_pickle_class class); /* is it an object of the class? */
 bool rshi_pickle_is_class(const rshi_pickle_value *v, rshi_pickle_class class);
 bool rshi_pickle_text_is(const rshi_pickle_value *v, const char *text);
 /* Returns a field of an object whose state is a dict, or a tuple of two dicts (attributes and
  * slots); NULL: there is none. */
 const rshi_pickle_value *rshi_pickle_field(const rshi_pickle_value *object, const char *name);
-/* Returns the value of a text key of a dict; NULL: there is none, or it is not a dict. */
+/* Returns the value of a text key of a dict; NULL if there is none, or if `dict` is not a dict. */
 const rshi_pickle_value *rshi_pickle_get(const rshi_pickle_value *dict, const char *key);
 /* Reads at most RSH_MAX_NDIM non-negative integers from a tuple or list.  RSH_EVALUE if it is not
  * such a list, RSH_EUNSUP if it is longer; `what` names it in messages. */

@@ -15,7 +15,7 @@ typedef struct rshi_chunk {
     int64_t reader;   /* index in shares->reader of its first reader */
     int64_t nreaders;
     int64_t at; /* its byte offset in this rank's buffer; -1: this rank does not read it */
-    bool of_view; /* it is the only box of a view; `region` is not used */
+    bool of_view; /* the chunk is the only box of a view; `region` is not used */
 } rshi_chunk;
 
 /* A box of the tensor and its position in its chunk. */

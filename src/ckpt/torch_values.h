@@ -1,5 +1,5 @@
-/* torch_values: finds the tensors of torch.save files, with their names and their boxes of whole
- * tensors. */
+/* torch_values: finds the tensors of torch.save files, with their names and the boxes of whole
+ * tensors that they represent. */
 #ifndef RESHARD_CKPT_TORCH_VALUES_H
 #define RESHARD_CKPT_TORCH_VALUES_H
 

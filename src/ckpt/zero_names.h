@@ -14,7 +14,8 @@ int64_t rshi_zero_rank(const char *name, const char *ending, int64_t *mp);
  * NULL: there is no such file.  RSH_EVALUE if there are two. */
 rsh_status rshi_zero_find(const rshi_ckpt_place *place, int64_t rank, int64_t mp,
                           const char *ending, const char **out);
-/* Sets *out to the number of tensor-parallel parts.  RSH_EVALUE if a number of them is missing. */
+/* Sets *out to the number of tensor-parallel parts.  RSH_EVALUE if a number is missing in
+ * between. */
 rsh_status rshi_zero_parts(const rshi_ckpt_place *place, int64_t *out);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A comm has a node, the ranks that read one another's memory, and, if there are several nodes, a
  * link, which reaches all ranks by messages.  The table of operations decides which of the two is
- * used.  Handles: memory can be published as a small value that peers convert back to an address
- * they can read, if they can reach it (threads: always). */
+ * used.  A rank can publish memory as a handle, a small value.  Peers that can reach the memory
+ * (threads always can) convert the handle back to an address that they can read. */
 #ifndef RESHARD_COMM_COMM_H
 #define RESHARD_COMM_COMM_H
 
@@ -34,11 +34,13 @@ typedef struct rshi_comm_ops {
     rsh_status (*split)(rsh_comm *c, int colour, int key, rsh_comm **out);
 
     /* Local.  Zeroed memory, 64-byte aligned, that peers can reach: flags and control blocks.  The
-     * rank that allocated it frees it, once no peer can still be waiting on it. */
+     * rank that allocated the memory frees it, once no peer can still be waiting for a flag in
+     * it. */
     void *(*shared_alloc)(rsh_comm *c, size_t bytes);
     void (*shared_free)(rsh_comm *c, void *p, size_t bytes);
-    /* Local.  The same for memory that several ranks use: this rank is done with it.  `users`, in
-     * that memory, counts the ranks that still use it; `mine`: this rank allocated it. */
+    /* Local.  Called when this rank no longer uses memory that several ranks use.  `users`, which
+     * is stored in that memory, counts the ranks that still use it.  `mine` is true on the rank
+     * that allocated it. */
     void (*shared_let_go)(rsh_comm *c, void *p, size_t bytes, atomic_int *users, bool mine);
 
     /* Local.  Memory for elements that peers can reach; NULL in the table: use any memory. */
@@ -82,11 +84,12 @@ typedef struct rshi_comm_ops {
                        rsh_wire_request *out);
     rsh_status (*test)(rsh_comm *c, rsh_wire_request *request, bool *done);
     bool (*cancel)(rsh_comm *c, rsh_wire_request *request);
-    /* Messages that cannot be stopped still use memory of `shared_alloc`; keep it. */
+    /* Keeps the memory of `shared_alloc` allocated, because messages that cannot be stopped still
+     * use it. */
     void (*keep)(rsh_comm *c);
 
-    /* Local.  This rank takes no further part; peers that wait for it get `status` and `detail`.
-     * Only the first call has an effect.  The comm's memory stays. */
+    /* Local.  Declares that this rank takes no further part; peers that wait for it get `status`
+     * and `detail`.  Only the first call has an effect.  The comm's memory stays. */
     void (*leave)(rsh_comm *c, rsh_status status, const char *detail);
     /* Local, after leave.  Frees the comm, and on the last rank the memory that the ranks share. */
     void (*close)(rsh_comm *c);
@@ -113,7 +116,7 @@ typedef struct rshi_opening {
 struct rsh_comm {
     const rshi_comm_ops *ops;
     int rank, size;
-    uint32_t process;    /* of the rank; a forked child of it is not a rank */
+    uint32_t process;    /* the process of the rank; a forked child of that process is not a rank */
     const int64_t *node; /* [size], in `nodes`: node of each rank, numbered from 0 in order of
                           * their lowest ranks; NULL: one node.  Ranks of one node read one
                           * another's memory, others exchange messages */
@@ -125,11 +128,12 @@ struct rsh_comm {
     rshi_patience patience; /* for flags of this node, if there are other nodes */
     rshi_comm_ops table;    /* `ops` points to it */
     char name[32];          /* of the engine */
-    unsigned tags;   /* given out so far */
+    unsigned tags;   /* number of tags handed out so far */
     uint64_t calls;  /* collective calls so far: part of every opening exchange */
-    uint64_t sentences; /* rshi_sentences after the last of them */
-    bool refused;    /* the last of them failed in its opening exchange, on all ranks */
-    bool given_up;   /* its owner is gone: freed when the attached object is idle */
+    uint64_t sentences; /* rshi_sentences after the last collective call */
+    bool refused;    /* the last collective call failed in its opening exchange, on all ranks */
+    bool given_up;   /* its owner was freed; the comm itself is freed when the attached object is
+                        idle */
     rsh_status dead; /* not RSH_OK: the comm has failed for good with this status */
     char dead_detail[RSHI_DETAIL_BYTES];
     rshi_opening *openings; /* [size], owned: the records of the last opening exchange */
@@ -151,21 +155,22 @@ struct rsh_comm {
  * it has failed for good. */
 rsh_status rshi_comm_open(rsh_comm *c, const char *operation, uint64_t fingerprint,
                           const char *what, rsh_status mine);
-/* The same with a card of up to RSHI_CARD_BYTES that may differ between ranks.  After RSH_OK
+/* Does the same with a card of up to RSHI_CARD_BYTES that may differ between ranks.  After RSH_OK
  * rshi_comm_card returns the card of each rank, until the next collective call. */
 rsh_status rshi_comm_open_with(rsh_comm *c, const char *operation, uint64_t fingerprint,
                                const char *what, rsh_status mine, const void *card, size_t bytes);
 static inline const void *rshi_comm_card(const rsh_comm *c, int64_t rank) {
     return c->openings[rank].card;
 }
-/* The same with a word that may differ between ranks: *same tells whether it is equal on all. */
+/* Does the same with a word that may differ between ranks; sets *same to whether it is equal on all
+ * of them. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine,
                                bool *same);
 
 /* Local.  Frees a comm whose owner is being freed; if the attached object is in use, as soon as
  * that is idle.  For owners that cannot return an error.  No-op for NULL. */
 void rshi_comm_give_up(rsh_comm *c);
-/* Local.  An attached object is no longer in use. */
+/* Local.  Called when an attached object is no longer in use. */
 void rshi_comm_client_gone(rsh_comm *c);
 
 /* Records a failure that the comm cannot recover from (RSH_EPEER, RSH_ETIMEOUT) and tells the
@@ -173,7 +178,8 @@ void rshi_comm_client_gone(rsh_comm *c);
  * returns must pass through here. */
 rsh_status rshi_comm_verdict(rsh_comm *c, rsh_status status);
 
-/* RSH_ERUNTIME in a forked child of the process that made the comm: the rank is the parent's. */
+/* Returns RSH_ERUNTIME in a forked child of the process that made the comm, because only the parent
+ * is a rank. */
 static inline rsh_status rshi_comm_own(const rsh_comm *c) {
     if (c->process == rshi_process()) return RSH_OK;
     return rshi_fail(RSH_ERUNTIME,
@@ -181,10 +187,11 @@ static inline rsh_status rshi_comm_own(const rsh_comm *c) {
                      c->rank);
 }
 
-/* The same for any status, with the thread's error message: the ranks are out of step for good. */
+/* Marks the comm as failed with any status and the thread's error message, because the ranks are
+ * out of step for good; tells the peers like rshi_comm_verdict. */
 void rshi_comm_abandon(rsh_comm *c, rsh_status status);
 
-/* May ranks a and b read one another's memory? */
+/* Can ranks a and b read one another's memory? */
 static inline bool rshi_comm_near(const rsh_comm *c, int a, int b) {
     return !c->node || c->node[a] == c->node[b];
 }
@@ -196,21 +203,21 @@ void rshi_rank_returned(const rsh_comm *comm, rsh_status status);
  * Fails like rsh_run. */
 rsh_status rshi_run_comms(int n, rsh_comm **comms, rsh_rank_fn fn, void *ctx);
 
-/* Local.  A call on the comm has failed here since its number of calls was `calls`.  Do all ranks
- * know?  They do if the last collective call failed; otherwise this rank failed before or after
- * it. */
+/* Local.  For a rank on which something has failed since the comm's number of calls was `calls`: do
+ * all ranks know of the failure?  They do if the last collective call failed; otherwise this rank
+ * failed alone, before or after that call. */
 static inline bool rshi_comm_all_know(const rsh_comm *c, uint64_t calls) {
     return c->dead || (c->refused && c->calls != calls);
 }
-/* The same with the status of that failure: if other ranks do not know it, tells them in the call
- * in which they wait for this rank. */
+/* Returns the status `st` of such a failure.  If the other ranks do not know of it, tells them
+ * first, in the collective call in which they wait for this rank. */
 static inline rsh_status rshi_comm_tell(rsh_comm *c, uint64_t calls, rsh_status st) {
     return st && !rshi_comm_all_know(c, calls) ? rsh_comm_agree(c, st) : st;
 }
 
-/* A tag for messages of one kind.  Every rank must call it at the same point of its collective
- * calls, so that all get the same tag. */
-#define RSHI_COMM_TAGS 16 /* tags below it are the link's own */
+/* Returns a tag for messages of one kind.  Every rank must call this at the same point of its
+ * collective calls, so that all ranks get the same tag. */
+#define RSHI_COMM_TAGS 16 /* tags below this number are used by the link itself */
 static inline int rshi_comm_tag(rsh_comm *c) {
     return (int)(RSHI_COMM_TAGS + c->tags++ % (RSH_WIRE_TAGS - RSHI_COMM_TAGS));
 }

@@ -18,7 +18,7 @@ void rshi_comm_stand_on(rsh_comm *c, rshi_node *here);
  * the node of this rank, with its ranks in the same order.  Takes ownership of link and node only
  * if it succeeds. */
 rsh_status rshi_comm_on_link(rshi_link *link, rshi_node *here, const int64_t *node, rsh_comm **out);
-/* The same on a wire; takes ownership of wire and node even if it fails. */
+/* Does the same on a wire; takes ownership of wire and node even if it fails. */
 rsh_status rshi_comm_mixed(const rsh_wire *wire, rshi_node *here, const int64_t *node,
                            rsh_comm **out);
 

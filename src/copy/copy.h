@@ -43,17 +43,18 @@ typedef struct rshi_move {
     int64_t *ss; /* nsrc rows of RSHI_MOVE_DIMS source strides in bytes; owned by the caller,
                     rewritten by prepare */
     const int64_t *runs; /* weave: bytes of a row of each source; owned by the caller */
-    int tail;            /* weave: this many first sources have one row more than the others */
+    int tail;            /* weave: the first `tail` sources have one row more than the others */
     rsh_dtype from, to;
     rsh_op op; /* SUM MIN MAX PROD BAND BOR BXOR; NONE when nsrc <= 1.  AVG is SUM with a divisor */
     int64_t divisor;            /* 0 or 1: none */
     unsigned char value[16];    /* one element of dtype `to`, for fills */
-    rshi_aside *aside; /* a run that may be copied a few lines at a time in between; set if the
-                          source is not in the caches, but the destination is.  NULL: none */
+    rshi_aside *aside; /* a run that may be copied a few lines at a time between the lines of this
+                          move; set if the source is not in the caches, but the destination is.
+                          NULL: none */
     /* set by rshi_move_prepare */
     rshi_kernel kernel;
     bool stream; /* streaming stores */
-    int split;   /* rshi_move_run may start at dims 0..split */
+    int split;   /* rshi_move_run can start at any of dims 0..split */
     int unit;    /* bytes moved as one: an element, or for plain copies a last dim of 2, 4, 8 or 16
                     bytes */
     int walked;  /* the loops cover dims 0..walked-1; nd-1 if the last dim is the unit, else nd */
@@ -62,9 +63,10 @@ typedef struct rshi_move {
 } rshi_move;
 
 /* Drops dims of extent 1, sorts dims by descending destination stride, fuses dims that are
- * contiguous on all sides, and chooses the kernel.  A dim along which the first source is dense and
- * the destination is not then becomes the second to last.  `footprint`: bytes that one whole run
- * writes (all moves together); large ones are written with streaming stores. */
+ * contiguous on all sides, and chooses the kernel.  If the first source is dense along a dim and
+ * the destination is not, that dim is then moved to the second to last position.  `footprint`:
+ * bytes that one whole run writes (all moves together); large ones are written with streaming
+ * stores. */
 void rshi_move_prepare(rshi_move *m, size_t footprint);
 
 /* Combines n prepared moves whose short rows alternate in the destination and together fill it: a
@@ -74,8 +76,8 @@ void rshi_move_prepare(rshi_move *m, size_t footprint);
  * if the moves do not alternate like this. */
 bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64_t *runs,
                      int64_t *ss, int64_t *count);
-/* Can a prepared move be one of these?  And do two of them have the same steps in the
- * destination? */
+/* Return whether a prepared move can be combined by rshi_move_weave, and compare two such moves: 0
+ * if they have the same steps in the destination, otherwise an order for qsort. */
 bool rshi_move_weavable(const rshi_move *m);
 int rshi_move_compare_steps(const rshi_move *a, const rshi_move *b);
 
@@ -94,17 +96,17 @@ typedef struct rshi_strip {
     int32_t rows, run; /* 0 rows: not such a sub-move */
 } rshi_strip;
 
-/* Converts dims first.. of a prepared move, as in rshi_move_run. */
+/* Makes the strip for dims first.. of a prepared move; arguments as for rshi_move_run. */
 rshi_strip rshi_move_strip(const rshi_move *m, int first, int64_t i0, int64_t i1);
 void rshi_strip_run(const rshi_strip *r, bool stream, char *dst, const char *src);
 /* Prefetches the first rows of a strip, for short rows that are scattered.  Call it some time
  * before the strip is run; the strip prefetches its other rows itself. */
 void rshi_strip_ask(const rshi_strip *r, const char *src);
-/* The number of bytes that this prefetches; 0: these rows need no prefetch. */
+/* Returns the number of bytes that rshi_strip_ask prefetches; 0 if these rows need no prefetch. */
 int64_t rshi_strip_asked(const rshi_strip *r);
 
-/* Collects strips of short rows that are consecutive in the destination, so that lines that two of
- * them share are written once.  Initialise all members except `tile` with 0. */
+/* Collects strips of short rows that are consecutive in the destination, so that a cache line that
+ * two strips share is written once.  Initialise all members except `tile` with 0. */
 #define RSHI_GATHER_TILE 4096
 #define RSHI_GATHER_ROOM 1088
 typedef struct rshi_gather {
@@ -112,24 +114,24 @@ typedef struct rshi_gather {
     size_t from, to; /* filled bytes of the tile */
     _Alignas(4096) char tile[RSHI_GATHER_TILE + RSHI_GATHER_ROOM];
 } rshi_gather;
-/* Only strips that rshi_gather_takes may be added; bytes may stay in the tile until
+/* rshi_gather_takes returns whether a strip can be added.  Bytes may stay in the tile until
  * rshi_gather_end. */
 bool rshi_gather_takes(const rshi_strip *r);
 void rshi_gather_add(rshi_gather *g, const rshi_strip *r, char *dst, const char *src);
 void rshi_gather_end(rshi_gather *g);
 
-/* Copies one run of bytes; `footprint` as above. */
+/* Copies one run of bytes; `footprint` as in rshi_move_prepare. */
 void rshi_copy_bytes(char *dst, const char *src, size_t bytes, size_t footprint);
-/* Copies the rest of a run that moves copied in part. */
+/* Copies the rest of a run that was partly copied during moves. */
 void rshi_aside_end(rshi_aside *a, size_t footprint);
 
-/* Does a run that moves so many bytes exceed the caches? */
+/* Does a run that writes `footprint` bytes exceed the caches? */
 bool rshi_copy_is_large(size_t footprint);
 
 /* Call it after the last run with streaming stores, before another rank may read the data. */
 void rshi_copy_fence(void);
 
-/* The value x with (x op y) == y, in dtype; avg has none and is treated as sum. */
+/* Writes the value x with (x op y) == y, in dtype; avg has none and is treated as sum. */
 void rshi_op_identity(rsh_op op, rsh_dtype dtype, unsigned char value[16]);
 
 /* Converts n dense elements from one dtype to another, as docs/notation.md defines: floats to the
@@ -142,8 +144,8 @@ void rshi_convert(rsh_dtype from, const void *src, rsh_dtype to, void *dst, size
 void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi,
                   uint64_t *lo);
 
-/* The instruction set in use: "avx512", "avx2" or "generic".  RESHARD_SIMD=generic|avx2|avx512
- * selects a lower one. */
+/* Returns the instruction set in use: "avx512", "avx2" or "generic".
+ * RESHARD_SIMD=generic|avx2|avx512 selects a lower one. */
 const char *rshi_copy_simd(void);
 
 #endif

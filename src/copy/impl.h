@@ -23,10 +23,10 @@
 /* Most tiles are aligned to a page: a tile that is written in odd pieces and read in lines can be
  * half as fast if it crosses a page border. */
 #define RSHI_PAGE 4096
-/* If the source is dense along the rows of a plane: the rows processed together, because
+/* If the source is dense along the rows of a plane, this many rows are processed together, because
  * consecutive bytes are fetched faster. */
 #define RSHI_CROSSING_ROWS 1024
-/* Bytes of each source line that are copied side by side first. */
+/* Bytes that are first copied from each source row to adjacent memory. */
 #define RSHI_PIECE_BYTES 256
 
 /* ---- instruction sets ---- */
@@ -52,9 +52,9 @@ RSHI_INLINE void rshi_prefetch(const char *src, int64_t offset, int64_t bytes) {
     for (; line < from + (uintptr_t)bytes; line += RSHI_LINE)
         __builtin_prefetch((const void *)line, 0, 2);
 }
-/* How far ahead a loop over `bytes` of a source prefetches.  Such loops mostly work on one tile of
- * a longer run.  The hardware prefetcher restarts with every tile and would fetch the next one too
- * late. */
+/* Returns how far ahead a loop over `bytes` bytes of a source prefetches.  Such loops mostly work
+ * on one tile of a longer run.  The hardware prefetcher restarts with every tile and would fetch
+ * the next one too late. */
 RSHI_INLINE int64_t rshi_ahead(size_t bytes) { return bytes < 4096 ? (int64_t)bytes : 4096; }
 
 /* ---- planes ---- */
@@ -102,13 +102,15 @@ typedef struct rshi_tiling {
     int64_t rows, cols;
 } rshi_tiling;
 
-/* The same with streaming stores of whole lines, if the processor supports it; and from f32 to
- * bf16.  They return the rows and columns that they processed, from the first on; possibly none. */
+/* Do the same with streaming stores of whole lines, if the processor supports it; the second also
+ * converts f32 to bf16.  They return how many rows and columns they processed, from the first on;
+ * possibly none. */
 rshi_tiling rshi_lines_transpose(size_t unit, rshi_tiling all, char *dst, int64_t dr,
                                  const char *src, int64_t sc);
 rshi_tiling rshi_lines_to_bf16(rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc);
 
-/* The same into a tile, whose rows are tr bytes apart, from source lines that are far apart. */
+/* Does the same into a tile, whose rows are tr bytes apart, from source lines that are far
+ * apart. */
 void rshi_tile_cross(size_t unit, int64_t rows, int64_t cols, char *tile, int64_t tr,
                      const char *src, int64_t sc);
 
@@ -124,14 +126,14 @@ rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted)
 
 /* ---- arithmetic on dense tiles ---- */
 
-/* acc = acc op src, both of an accumulator type, not overlapping.  There is none for complex sums,
- * which are sums of the components. */
+/* acc = acc op src, both of an accumulator type, not overlapping.  There is no such function for
+ * complex sums, which are sums of the components. */
 typedef void rshi_fold_fn(char *acc, const char *src, size_t n);
 rshi_fold_fn *rshi_fold_of(rsh_op op, rsh_dtype t);
 
 /* acc = src[0] op src[1] op ..., left to right, or acc = acc op src[0] op ... if `more`.  Sources
- * have dtype `from`, acc has its accumulator type.  Few at a time, because sources that are a power
- * of two apart evict each other from the cache. */
+ * have dtype `from`, acc has its accumulator type.  At most RSHI_COMBINE_MOST sources at a time,
+ * because sources whose distance is a power of two evict each other from the cache. */
 #define RSHI_COMBINE_MOST 4
 void rshi_combine(rsh_op op, rsh_dtype from, bool more, int nsrc, const char *const *src, char *acc,
                   size_t n);

@@ -41,8 +41,8 @@ RSHI_INLINE uint64_t pick64(bool condition, uint64_t yes, uint64_t no) {
 
 /* ---- small floats: sign, `ebits` of exponent with bias 2^(ebits-1)-1, `mbits` of mantissa ---- */
 
-/* To a small float, from a wide one with MBITS of mantissa and EBITS of exponent.  Three results
- * are computed and one is chosen:
+/* Converts to a small float from a wide one with MBITS of mantissa and EBITS of exponent.  Three
+ * results are computed and one is chosen:
  * - normal: adds half a unit in the last place (less one for a tie to an even number) and
  *   truncates;
  * - subnormal: adds 2^k, whose last place is the target's smallest step, so that the processor
@@ -75,7 +75,7 @@ SMALL_FROM(small_from_f64, double, uint64_t, int64_t, pick64, bits_of_f64, f64_o
 #define F8E4M3_TOP 0x7fu
 #define F8E5M2_TOP 0x7cu
 
-/* From a small float with 5 exponent bits or fewer; exact.  Subnormals are normalised by a
+/* Converts from a small float with 5 exponent bits or fewer; exact.  Subnormals are normalised by a
  * subtraction. */
 RSHI_INLINE float f32_from_small(uint32_t h, int ebits, int mbits) {
     const int bias = (1 << (ebits - 1)) - 1, grow = 23 - mbits;

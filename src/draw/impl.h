@@ -36,7 +36,8 @@ enum { RSHI_ROWS, RSHI_COLUMNS, RSHI_SLICES, RSHI_DIRECTIONS };
 /* The level of detail of a picture. */
 typedef struct rshi_detail {
     int exact;      /* limit of intervals along a dim that is drawn without a gap */
-    int head, tail; /* intervals before and after a gap; more if a round of blocks has more */
+    int head, tail; /* intervals before and after a gap; more if one round of cyclic blocks has
+                       more */
     int slices;     /* limit of intervals along the third dim */
     int cells;      /* limit of cells per slice; with more, dims get gaps */
 } rshi_detail;
@@ -183,13 +184,13 @@ void rshi_side_free(rshi_side *side);
 rsh_status rshi_scene_origins(rshi_scene *s);
 rsh_status rshi_scene_stages(rshi_scene *s);
 rsh_status rshi_scene_palette(rshi_scene *s);
-/* Does the move reduce contributions?  It does not if both sides keep them separate. */
+/* Does the move reduce contributions?  It does not if both layouts have the same partial axes. */
 bool rshi_scene_reduces(const rshi_scene *s);
 
-/* The colour of a rank of the source layout. */
+/* Returns the colour of a rank of the source layout. */
 rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank);
-/* The legend of hues (which = 0) or shades (1): the name of the axis, and entry i; false: there is
- * no such entry. */
+/* For the legend of hues (which = 0) or shades (1): write the name of the axis, and entry i.
+ * Returns false if there is no such entry. */
 void rshi_legend_name(const rshi_scene *s, int which, char label[RSHI_DRAW_LABEL]);
 bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL],
                        rshi_colour *colour);
@@ -199,7 +200,7 @@ bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSH
  * rank holds all of the gap. */
 typedef struct rshi_rect {
     int slice, r0, r1, c0, c1;
-    int cell; /* its first */
+    int cell; /* its first cell */
 } rshi_rect;
 typedef rsh_status (*rshi_rect_fn)(void *ctx, const rshi_rect *r);
 /* Call fn for each rectangle of cells with equal holders, or with equal origins and holders. */

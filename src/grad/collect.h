@@ -12,9 +12,10 @@ typedef struct rshi_collecting {
     int root;         /* -1: none */
     rsh_op op;
     rsh_derivative how;
-    int64_t *splits; /* for all_to_all_single: those of the input, then of the output; NULL: equal
-                        sizes.  The copy in the entry owns them once forward has begun */
-    bool *opened;    /* until forward: set when errors of this rank reach the other ranks */
+    int64_t *splits; /* for all_to_all_single: split sizes of the input, then of the output; NULL:
+                        equal sizes.  The copy in the entry owns them once forward has begun */
+    bool *opened;    /* set to true when forward begins; from then on, errors of this rank reach the
+                        other ranks */
 } rshi_collecting;
 
 extern const rsh_grad_op rshi_broadcast_op, rshi_reduce_op, rshi_all_reduce_op, rshi_all_gather_op,
@@ -28,8 +29,8 @@ static inline bool rshi_collect_is_root(const rshi_collecting *k) {
 
 /* Called first in forward: from here on the other ranks learn of an error on this rank. */
 rshi_collecting *rshi_collect_open(rsh_grad_call *c);
-/* `st` is the status of this rank alone.  If it is not RSH_OK, the other ranks get it in their next
- * collective call. */
+/* Returns `st`, the status of this rank alone.  If it is not RSH_OK, the other ranks get it in
+ * their next collective call. */
 rsh_status rshi_collect_told(const rshi_collecting *k, rsh_status st);
 /* Returns RSH_EUNSUP with the op's name if the reduction has no derivative. */
 rsh_status rshi_collect_check_op(const rsh_grad_call *c, const rshi_collecting *k);
@@ -43,7 +44,7 @@ rsh_status rshi_collect_list(int n, const rsh_tensor *t, bool zero, rsh_tensor *
 void rshi_collect_free(int n, rsh_tensor **list);
 /* Returns the inputs in a list, which the caller frees with rshi_free. */
 const rsh_tensor *const *rshi_collect_inputs(const rsh_grad_call *c, rsh_status *st);
-/* Copy the gradient of output i, or of all outputs; zeros where there is none. */
+/* Copy the gradient of output i, or of all outputs; an output without a gradient gives zeros. */
 rsh_status rshi_collect_gradient(const rsh_grad_call *c, int i, rsh_tensor **out);
 rsh_status rshi_collect_gradients(const rsh_grad_call *c, rsh_tensor ***out);
 /* Set outputs in forward, or gradients in backward, from a tensor or a list of n; free them if `st`

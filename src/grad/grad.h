@@ -1,4 +1,4 @@
-/* grad: functions for DTensors that move values in steps. */
+/* grad: functions on transits, for DTensors that are redistributed in steps. */
 #ifndef RESHARD_GRAD_GRAD_H
 #define RESHARD_GRAD_GRAD_H
 

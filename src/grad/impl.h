@@ -220,8 +220,8 @@ rsh_status rshi_reshard_arrived(rsh_value *v, const rsh_layout *to, rsh_derivati
 
 /* *sum += g, or *sum = g if *sum is NULL.  Takes a reference to g, even if it fails. */
 rsh_status rshi_gradient_add(rsh_value **sum, rsh_value *g);
-/* Returns the layout of a gradient of v: that of v, where partial axes become replicated.  *out is
- * held; NULL for a plain value. */
+/* Returns the layout of a gradient of v: that of v, with partial axes treated as replicated.  *out
+ * is held; NULL for a plain value. */
 rsh_status rshi_gradient_layout(const rsh_value *v, rsh_layout **out);
 /* Checks that g can be a gradient of v.  RSH_EVALUE if its shape, dtype or layout differs; the
  * gradient of a partial value may also have v's own layout.  `who`, `what`: see

@@ -9,8 +9,9 @@
 /* Returns the comm of a group, or of the default group for NULL; NULL for ranks that are not
  * members. */
 rsh_status rshi_group_comm(rsh_group *g, rsh_comm **out);
-/* Counts a new tensor of the group.  Returns the default group, which cannot be destroyed while it
- * has tensors, and to which rshi_group_drop_tensor is applied; a subgroup may be freed earlier. */
+/* Counts a new tensor of the group.  Returns the default group, which the caller later passes to
+ * rshi_group_drop_tensor.  The default group cannot be destroyed while it has tensors; a subgroup
+ * may be freed earlier. */
 rsh_group *rshi_group_add_tensor(rsh_group *g);
 void rshi_group_drop_tensor(rsh_group *world);
 

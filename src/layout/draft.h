@@ -32,7 +32,8 @@ rsh_status rshi_draft_take_mesh(rshi_draft *draft, const rsh_layout_desc *mesh);
 /* Converts axes from offsets in the text to indices into the mesh. */
 rsh_status rshi_draft_find_axes(rshi_draft *draft);
 
-/* Length in bytes of the word (a letter, then letters, digits and _) that starts here; 0: none. */
+/* Returns the length in bytes of the word (a letter, then letters, digits and _) that starts at
+ * `at`; 0 if there is none. */
 size_t rshi_word_length(const char *at);
 
 #endif

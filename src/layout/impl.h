@@ -65,17 +65,19 @@ struct rsh_layout {
     uint64_t hash;
 };
 
-/* Coordinate of a position along an axis, and along all axes of a cut combined, outermost first. */
+/* Return the coordinate of a position along an axis, and along all axes of a cut combined,
+ * outermost first. */
 static inline int64_t rshi_coordinate(const rsh_layout *l, int64_t position, int axis) {
     return position / l->axis_step[axis] % l->desc.axis[axis].size;
 }
 int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t position);
-/* The indices that coordinate k of a cut of [start, start + size) holds, and the coordinate that
- * holds start + i (0 <= i < size). */
+/* Return the indices that coordinate k of a cut of [start, start + size) holds, and the coordinate
+ * that holds start + i (0 <= i < size). */
 rshi_stripe rshi_cut_stripe(const rsh_layout *l, const rshi_resolved_cut *c, int64_t start,
                             int64_t size, int64_t k);
 int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size, int64_t i);
-/* The same as rshi_cut_stripe for consecutive coordinates; common values are computed once. */
+/* The state of a walk over consecutive coordinates of a cut.  It gives the same stripes as
+ * rshi_cut_stripe, but common values are computed once. */
 typedef struct rshi_cut_walk {
     const rsh_layout *l;        /* borrowed, as is the cut */
     const rshi_resolved_cut *c;
@@ -93,7 +95,7 @@ rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k);
  * sizes. */
 int64_t rshi_cut_full_before(const rsh_layout *l, const rshi_resolved_cut *c, int64_t size,
                              int64_t i);
-/* Local extent of a dim at a position: the sum over its segments. */
+/* Returns the local extent of a dim at a position: the sum over its segments. */
 int64_t rshi_dim_extent(const rsh_layout *l, int dim, int64_t position);
 /* The pieces at one mesh position, appended to a growing list. */
 typedef struct rshi_pieces {
@@ -124,13 +126,13 @@ void rshi_flatten(const rsh_layout *l, int64_t position, const rshi_stripe *quer
 /* Calls fn for the pieces of flat coordinate k, which is at that position. */
 rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t k);
 unsigned rshi_cut_axes(const rshi_resolved_cut *c); /* as a bit set */
-/* Along the same axes, in the same order? */
+/* Are both cuts along the same axes, in the same order? */
 bool rshi_cut_same_axes(const rshi_resolved_cut *a, const rshi_resolved_cut *b);
-/* The contribution of coordinate k of a cut to the position; and the contribution per step, if that
- * of k is k times as much, otherwise 0. */
+/* Return the contribution of coordinate k of a cut to the position; and the contribution of one
+ * step if all contributions are multiples of it (k times for coordinate k), otherwise 0. */
 int64_t rshi_cut_position(const rsh_layout *l, const rshi_resolved_cut *c, int64_t k);
 int64_t rshi_cut_step(const rsh_layout *l, const rshi_resolved_cut *c);
-/* Converts a piece to the one of another holder on a mesh. */
+/* Converts a piece to that of the holder at `position` of a mesh. */
 void rshi_piece_move(const rsh_layout *l, int64_t position, rshi_piece *p);
 
 /* The subject of an error: a position in the text or, if that is unknown, an item by name. */

@@ -25,7 +25,7 @@ static inline rshi_stripe rshi_stripe_range(int64_t lo, int64_t hi) {
     if (lo >= hi) return (rshi_stripe){lo, 0, 0, 0, 0};
     return (rshi_stripe){lo, hi - lo, hi - lo, 1, hi - lo};
 }
-/* One past the last index; lo if empty. */
+/* Returns one past the last index; lo if empty. */
 static inline int64_t rshi_stripe_end(const rshi_stripe *s) {
     return s->count ? s->lo + (s->count - 1) * s->stride + s->last : s->lo;
 }
@@ -45,7 +45,8 @@ typedef struct rshi_runs {
 /* Appends the runs of a and b inside [lo, hi), in ascending order of first index.  RSH_ENOMEM. */
 rsh_status rshi_stripe_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi,
                                rshi_runs *out);
-/* The same for two stripes of one block each, which have at most one run; false: none. */
+/* Does the same for two stripes of one block each, which have at most one run.  Returns false if
+ * they have none. */
 static inline bool rshi_range_overlap(const rshi_stripe *a, const rshi_stripe *b, int64_t lo,
                                       int64_t hi, rshi_run *out) {
     int64_t from = rshi_max(lo, rshi_max(a->lo, b->lo));
@@ -53,7 +54,7 @@ static inline bool rshi_range_overlap(const rshi_stripe *a, const rshi_stripe *b
     *out = (rshi_run){from - a->lo, from - b->lo, to - from, 1, 0, 0};
     return from < to;
 }
-/* How many indices a and b have in common inside [lo, hi). */
+/* Returns how many indices a and b have in common inside [lo, hi). */
 int64_t rshi_stripe_common(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi);
 
 /* A piece of one rank's part.  Its local dims are those of the tensor: local index i along dim d is
@@ -72,12 +73,12 @@ typedef struct rshi_piece {
     int64_t step[RSH_MAX_NDIM];
 } rshi_piece;
 int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p);
-/* Base offset and strides, in elements, of the piece in a part with strides S. */
+/* Computes the base offset and the strides, in elements, of the piece in a part with strides S. */
 void rshi_piece_place(const rsh_layout *l, const rshi_piece *p, const int64_t *S, int64_t *base,
                       int64_t *strides);
 
-/* Lists all non-empty pieces of a rank, in order of local offset within each part.  *out is new
- * (rshi_free). */
+/* Lists all non-empty pieces of a rank, in order of local offset within each part.  The caller
+ * frees *out with rshi_free. */
 rsh_status rshi_layout_pieces(const rsh_layout *l, int64_t rank, rshi_piece **out, int64_t *n);
 
 /* Calls fn once for every piece that overlaps `query` (one stripe per dim) in all dims, at its
@@ -91,7 +92,7 @@ rsh_status rshi_layout_search(const rsh_layout *l, const rshi_stripe *query, rsh
  * boxes every series has one piece. */
 typedef struct rshi_series {
     const rsh_layout *l; /* borrowed, like everything it points to */
-    rshi_piece *piece;   /* the one that was chosen last, at its first holder */
+    rshi_piece *piece;   /* the piece that was chosen last, at its first holder */
     int dim;
     int64_t n;
     const int64_t *coordinate; /* n of them, along the dim; NULL: `piece` is the only one */
@@ -104,8 +105,8 @@ typedef struct rshi_series {
 typedef rsh_status (*rshi_series_fn)(void *ctx, rshi_series *s);
 rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query,
                                      rshi_series_fn fn, void *ctx);
-/* The position of piece i, the rank at a position of a mesh, and the piece itself, which is valid
- * until the next one is chosen. */
+/* Return the position of piece i, the rank at a position of a mesh, and piece i itself, which is
+ * valid until the next call of rshi_series_choose. */
 int64_t rshi_series_look_up(const rshi_series *s, int64_t i);
 static inline int64_t rshi_series_position(const rshi_series *s, int64_t i) {
     if (!s->coordinate) return s->base;
@@ -120,41 +121,45 @@ bool rshi_layout_irregular(const rsh_layout *l);
 typedef rsh_status (*rshi_box_fn)(void *ctx, int64_t box);
 rsh_status rshi_boxes_meeting(const rsh_layout *l, const rshi_stripe *query, rshi_box_fn fn,
                               void *ctx);
-/* Is this the first copy?  Of the copies of an element in an irregular layout exactly one is. */
+/* Returns whether the piece is the first copy of its elements.  In an irregular layout, exactly one
+ * of the copies of an element is the first. */
 bool rshi_piece_first_copy(const rsh_layout *l, const rshi_piece *p);
 
-/* Holders of a piece in mesh order (boxes: ascending): their number, the j-th, the index of a rank
- * among them (-1: not a holder), and the piece of the j-th. */
+/* The holders of a piece, in mesh order (boxes: in ascending order).  These functions return the
+ * number of holders, the j-th holder, the index of a rank among the holders (-1: it is not one),
+ * and the piece of the j-th holder. */
 int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p);
 int64_t rshi_piece_holder(const rsh_layout *l, const rshi_piece *p, int64_t j);
 int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_t rank);
 void rshi_piece_at_holder(const rsh_layout *l, const rshi_piece *p, int64_t j, rshi_piece *out);
 
-/* The distance from the first position at partial position 0 that holds a part to holder j of the
- * part at partial position i.  Only for layouts with rshi_layout_has_groups. */
+/* Returns the distance from the first position at partial position 0 that holds a part to holder j
+ * of the part at partial position i.  Only for layouts with rshi_layout_has_groups. */
 int64_t rshi_layout_copy_offset(const rsh_layout *l, int64_t i, int64_t j);
 int64_t rshi_layout_holders(const rsh_layout *l); /* of each part, at a partial position */
 /* Do several ranks hold some element at the same partial position?  True also if the layout would
  * have to be searched to find out. */
 bool rshi_layout_has_replicas(const rsh_layout *l);
 
-/* Partial layouts: the number of positions along the partial axes (1 if not partial), the one of a
- * piece, and the same piece at another one. */
+/* For partial layouts.  A partial position is a position along the partial axes.  Return the number
+ * of partial positions (1 if the layout is not partial), and the partial position of a piece; make
+ * the same piece at partial position i. */
 int64_t rshi_layout_partials(const rsh_layout *l);
 int64_t rshi_piece_partial(const rsh_layout *l, const rshi_piece *p);
 void rshi_piece_at_partial(const rsh_layout *l, const rshi_piece *p, int64_t i, rshi_piece *out);
 /* Do two layouts have the same sizes along their partial axes, in mesh order? */
 bool rshi_layout_same_partials(const rsh_layout *a, const rsh_layout *b);
 
-/* Position of a rank in the layout: mesh position, or for boxes the rank's ordinal; -1: not in it.
- * Used to choose among replicas. */
+/* Returns the position of a rank in the layout: its mesh position or, for boxes, its ordinal; -1 if
+ * it is not in the layout.  Used to choose among replicas. */
 int64_t rshi_layout_position(const rsh_layout *l, int64_t rank);
 
-/* Index of a rank among the layout's ranks in ascending order; -1: not in it. */
+/* Returns the index of a rank among the layout's ranks in ascending order; -1 if it is not in the
+ * layout. */
 int64_t rshi_layout_ordinal(const rsh_layout *l, int64_t rank);
 
-/* Is every dim one segment, not flat, without boxes?  The functions below are for such layouts;
- * totals are computed per dim from them. */
+/* Does every dim have a single segment, in a layout without a flat cut and without boxes?  The
+ * functions below are for such layouts; they are used to compute totals dim by dim. */
 bool rshi_layout_plain(const rsh_layout *l);
 int64_t rshi_layout_cut_parts(const rsh_layout *l, int dim); /* coordinates along the dim's cut */
 rshi_stripe rshi_layout_cut_stripe(const rsh_layout *l, int dim,
@@ -164,11 +169,11 @@ int64_t rshi_layout_positions(const rsh_layout *l);
 bool rshi_axis_can_be(const char *name); /* is it a valid axis name in the notation? */
 int64_t rshi_layout_axis_step(const rsh_layout *l, int axis);
 int64_t rshi_layout_rank_at(const rsh_layout *l, int64_t position);
-/* Coordinates k of the dim's cut whose part overlaps `query`, ascending; *out is new
- * (rshi_free). */
+/* Lists the coordinates k of the dim's cut whose part overlaps `query`, in ascending order.  The
+ * caller frees *out with rshi_free. */
 rsh_status rshi_layout_cut_meets(const rsh_layout *l, int dim, const rshi_stripe *query,
                                  int64_t **out, int64_t *n);
-/* Only their number. */
+/* Returns only the number of these coordinates. */
 rsh_status rshi_layout_cut_count(const rsh_layout *l, int dim, const rshi_stripe *query,
                                  int64_t *n);
 
@@ -180,8 +185,8 @@ int rshi_layout_segments(const rsh_layout *l, int dim);
 rshi_stripe rshi_layout_segment_stripe(const rsh_layout *l, int dim, int segment, int64_t k);
 /* Do all ranks of a mesh that share elements, at the same partial position, hold the same part? */
 bool rshi_layout_has_groups(const rsh_layout *l);
-/* In such a layout a position is determined by three numbers: along the axes that cut, that are
- * partial, and that replicate. */
+/* In such a layout three numbers determine a position: the positions along the axes that cut, along
+ * the partial axes, and along the axes that replicate. */
 typedef struct rshi_holding {
     int64_t part, partial, holder;
 } rshi_holding;
@@ -201,7 +206,7 @@ rsh_status rshi_layout_sum_copies(const rsh_layout *l, rsh_layout **out);
 /* Makes a layout like l with other ranks in position order (boxes: rank r becomes ranks[ordinal of
  * r]). */
 rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_layout **out);
-/* Largest rank + 1; 0 for a layout without ranks. */
+/* Returns the largest rank + 1; 0 for a layout without ranks. */
 int64_t rshi_layout_rank_bound(const rsh_layout *l);
 
 /* rsh_form_fill with known sizes: sizes[d] (NULL: not known) lists those of all segments of dim d,

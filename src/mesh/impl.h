@@ -25,7 +25,8 @@ typedef struct rshi_known {
 struct rsh_mesh {
     atomic_int refs;
     rsh_comm *parent; /* borrowed */
-    rsh_mesh *whole;  /* held; the mesh whose slice this is and whose comms it uses; NULL: none */
+    rsh_mesh *whole;  /* held; the mesh of which this is a slice, if the slice uses its comms; NULL:
+                         none */
     int ndim;
     int64_t shape[RSH_MAX_AXES];
     int64_t size;                     /* product of shape */
@@ -35,7 +36,8 @@ struct rsh_mesh {
     int64_t position;                 /* of this rank, row-major; -1: not in the mesh */
     int64_t coordinate[RSH_MAX_AXES]; /* position in each dim */
     rsh_comm *comm;                   /* NULL: this rank is not in the mesh */
-    rsh_comm *line[RSH_MAX_AXES];     /* for each dim: the ranks that differ in it only */
+    rsh_comm *line[RSH_MAX_AXES];     /* for each dim: the comm of the ranks that differ from this
+                                         rank only in that coordinate */
     bool owns_comm, owns_line[RSH_MAX_AXES];
     rshi_mesh_notes notes;
     rshi_known *known;   /* owned, RSHI_KNOWN entries: cache of recent layouts; NULL: empty */

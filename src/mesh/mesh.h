@@ -13,7 +13,8 @@ typedef struct rshi_mesh_notes {
 } rshi_mesh_notes;
 rshi_mesh_notes *rshi_mesh_notes_of(rsh_mesh *m);
 
-/* Returns the placements of a layout that has some, like rsh_mesh_places.  Needs no memory. */
+/* Writes the placements of a layout that is known to have placements, like rsh_mesh_places.  Needs
+ * no memory. */
 void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places);
 
 #endif

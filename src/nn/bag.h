@@ -4,7 +4,7 @@
 
 #include <reshard/nn/layers.h>
 
-/* Assigns rows to bags.  Whoever has the struct owns the lists. */
+/* Assigns rows to bags.  The struct owns its lists; rshn_bags_free frees them. */
 typedef struct rshn_bags {
     int64_t n, nbags;
     int64_t *index; /* [n]: rows of the whole table */

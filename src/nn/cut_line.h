@@ -32,9 +32,10 @@ rsh_status rshn_line_combine(const rshn_line *l, rsh_status status, rsh_op op, r
 
 /* ---- along a dim that is cut (softmax_cut.c) ---- */
 
-/* Softmax, or its logarithm, of this rank's part; the line has one dim. */
+/* Computes the softmax, or its logarithm, of this rank's part; the line has one dim. */
 rsh_status rshn_softmax_cut(const rshn_line *l, const rsh_tensor *x, bool log, rsh_tensor **y);
-/* The gradient, from the result and its gradient.  Both are collective. */
+/* Computes the gradient of x from the result and the gradient of the result.  Both functions are
+ * collective. */
 rsh_status rshn_softmax_cut_back(const rshn_line *l, const rsh_tensor *y, const rsh_tensor *g,
                                  bool log, rsh_tensor **gx);
 /* Returns the largest element of each row along one dim, which keeps size 1; -infinity if empty. */

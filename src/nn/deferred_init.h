@@ -6,7 +6,7 @@
 
 #include "nn/layer.h"
 
-/* How a parameter will be initialized. */
+/* How to initialize a parameter later. */
 typedef struct rshn_init {
     rshn_fill fill;
     double bound;            /* for RSHN_UNIFORM */

@@ -153,16 +153,16 @@ rshn_matrix rshn_transposed(rshn_matrix m);
  * `out` is NULL. */
 rsh_status rshn_apply(const rsh_grad_op *op, const void *attrs, int nin, int needed,
                       rsh_value *const *in, rsh_value **out);
-/* The sizes of input i for backward: those of the gradient's part, if it is distributed, and those
- * of the whole tensor. */
+/* The sizes of input i for backward: those of this rank's part, if the input is distributed, and
+ * those of the whole tensor. */
 typedef struct rshn_operand {
     bool in_parts; /* the rank has several parts; `sizes` are those of one of them */
     bool plain;    /* not distributed, so its gradient is not either */
     rshn_sizes sizes, whole;
 } rshn_operand;
 rshn_operand rshn_operand_of(const rsh_grad_call *c, int i);
-/* Sums a gradient of the output to an operand's sizes and sets it as that of input i.  Takes
- * ownership of g, even if it fails. */
+/* Sums a gradient of the output to an operand's sizes and sets the result as the gradient of input
+ * i.  Takes ownership of g, even if it fails. */
 rsh_status rshn_give_summed(rsh_grad_call *c, int i, const rshn_operand *o, rsh_tensor *g);
 /* Does the same with the gradient of output 0. */
 rsh_status rshn_pass_summed(rsh_grad_call *c, int i, const rshn_operand *o);

@@ -98,9 +98,9 @@ static inline float real_exp_down(float x) {
     return x < -87.3f ? 0 : y;
 }
 
-/* The standard normal density at x and distribution function at x.  The tail beyond |x| is the
- * density times a smooth function, a polynomial in 1 / (1 + 0.35 |x|), so one exponential is enough
- * for both. */
+/* Computes the standard normal density at x and the distribution function at x.  The tail beyond
+ * |x| is the density times a smooth function, a polynomial in 1 / (1 + 0.35 |x|), so one
+ * exponential is enough for both. */
 static inline void real_normal(float x, float *below, float *at) {
     float t = 1 / (1 + 0.35f * fabsf(x)), p = -0.0730077624f;
     p = p * t + 0.360634416f;

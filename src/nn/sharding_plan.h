@@ -23,7 +23,7 @@ struct rsh_sharding_plan {
     int64_t n, room;
 };
 
-/* Returns whether the path is that of the module, or of something inside it. */
+/* Returns whether `path` names the module, or something inside the module. */
 bool rshn_path_within(const char *path, const char *module);
 /* Checks everything about a plan that does not depend on the module. */
 rsh_status rshn_plan_check(const rsh_sharding_plan *p);

@@ -11,7 +11,8 @@ typedef struct rshn_cut_weight {
     const rsh_layout_desc *desc; /* of the layout */
     int dim;                    /* the dim that is cut: 0 or 1 */
     int64_t position;           /* of this rank in the mesh */
-    int64_t first, n;           /* first row or column of this rank's chunk, and their number */
+    int64_t first, n;           /* the first row or column of this rank's chunk, and the number of
+                                   rows or columns */
 } rshn_cut_weight;
 
 /* RSH_EVALUE, naming the layer, if the layout is not of this form. */
@@ -24,14 +25,14 @@ rsh_status rshn_agree_on_rows(rsh_comm *comm, rsh_status mine, int64_t rows, int
 
 /* The following layouts are over the ranks of the comm.  `sizes` has ndim sizes; the first is the
  * total number of rows.
- * Rows in rank order, as many as each rank has: */
+ * Makes the layout of rows in rank order, with as many rows on each rank as it has. */
 rsh_status rshn_rows_layout(rsh_comm *comm, rsh_dtype dtype, int ndim, const int64_t *sizes,
                             const int64_t *counts, rsh_layout **out);
-/* The whole tensor on every rank, partial with `op` unless that is RSH_OP_NONE.  Positions are
- * those of the weight: */
+/* Makes the layout of the whole tensor on every rank, partial with `op` unless that is RSH_OP_NONE.
+ * Positions are those of the weight. */
 rsh_status rshn_whole_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
                              const int64_t *sizes, rsh_op op, rsh_layout **out);
-/* The last dim cut like the weight: */
+/* Makes the layout in which the last dim is cut like the weight. */
 rsh_status rshn_last_cut_layout(const rshn_cut_weight *w, rsh_dtype dtype, int ndim,
                                 const int64_t *sizes, rsh_layout **out);
 

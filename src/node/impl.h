@@ -4,7 +4,7 @@
 
 #include "node/node.h"
 
-#define RSHI_BLOCK_BYTES ((size_t)4096) /* that a rank can write in one round */
+#define RSHI_BLOCK_BYTES ((size_t)4096) /* bytes that a rank can write in one round */
 
 /* The data that a rank writes in one round. */
 typedef struct rshi_block {
@@ -18,7 +18,8 @@ typedef struct rshi_board_slot {
     atomic_bool gone; /* takes no further part; status and detail say why and are written before */
     rsh_status status;
     char detail[RSHI_DETAIL_BYTES];
-    /* By the parity of the round: a rank can be one round ahead of a reader but not two. */
+    /* Indexed by the parity of the round, because a rank can be one round ahead of a reader, but
+     * not two. */
     rshi_block block[2];
 } rshi_board_slot;
 
@@ -37,7 +38,7 @@ rshi_board *rshi_board_new(rshi_world *w, int size);
 /* Collective.  Writes up to RSHI_BLOCK_BYTES to the board and waits until every rank has.  The data
  * of the peers can be read until this rank's next round. */
 rsh_status rshi_node_round(rshi_node *n, const void *from, size_t bytes);
-/* The data of rank r in the last round. */
+/* Returns the data of rank r in the last round. */
 const rshi_block *rshi_node_block(const rshi_node *n, int r);
 
 void rshi_staging_free(rshi_node *n);
@@ -49,7 +50,7 @@ rshi_node *rshi_node_new(rshi_world *w, int rank, int size, int *member, int mak
 /* Makes the first node of a world: all of its ranks. */
 rshi_node *rshi_node_first(rshi_world *w);
 
-/* Initialises a world that nobody holds yet. */
+/* Initialises a world that has no references yet. */
 void rshi_world_init(rshi_world *w, const rshi_mapping *map, int rank, int size,
                      rshi_patience patience);
 void rshi_world_drop(rshi_world *w);

@@ -12,7 +12,7 @@
 
 #include "wait/wait.h"
 
-/* Memory of a rank as a value that its peers convert back to an address. */
+/* A handle of memory of a rank: a value that its peers convert back to an address. */
 typedef struct rshi_handle {
     uint64_t a, b;
 } rshi_handle;
@@ -99,7 +99,7 @@ rsh_status rshi_processes_check(int size);
 /* Local.  Allocates what one rank of `size` processes needs before it connects to the others. */
 rsh_status rshi_processes_prepare(int rank, int size, rshi_node **out);
 /* Collective: connects to the processes that use the same job name, within `patience` seconds.  If
- * it fails, frees the node; the others have then been told. */
+ * this fails, it frees the node, and the other ranks have been told. */
 rsh_status rshi_processes_join(rshi_node *n, const char *job, double patience);
 /* Local, for a rank that cannot take part: tells the ranks that connect within a moment.  Does not
  * change the thread's error message. */

@@ -16,7 +16,7 @@ typedef struct rshi_process_world {
                   for this rank */
 } rshi_process_world;
 
-/* The address of an offset in the arena of a rank. */
+/* Returns the address of an offset in the arena of a rank; NULL if the offset is outside. */
 static inline void *rshi_window_at(const rshi_process_world *w, int rank, uint64_t offset) {
     return offset < w->reserve[rank] ? w->window[rank] + offset : NULL;
 }

@@ -27,19 +27,20 @@ typedef struct rshi_rendezvous {
     int *socket;    /* [size], owned: rank 0's by rank; others use socket[0] */
     double patience;
     double most;       /* seconds until it gives up, counted while this process is awake */
-    rshi_watch waited; /* of them */
+    rshi_watch waited; /* the part of them that has passed */
     bool begun; /* ranks that connect will be told of a failure */
 } rshi_rendezvous;
 
 /* Reads the watch; waiting code calls it at least every RSHI_WATCH_STEP seconds. */
 double rshi_rendezvous_time_left(rshi_rendezvous *m);
-/* RSH_EPEER: a process of another user has the job's name. */
+/* Returns RSH_EPEER, because a process of another user uses the job's name. */
 rsh_status rshi_rendezvous_report_foreign(const rshi_rendezvous *m, const struct ucred *who);
 
 /* ---- messages on a socket; `who` is the rank at the other end, for error messages; -1: unknown
  * ---- */
 
-/* With the thread's error message if the status is not RSH_OK. */
+/* Makes a message for this job.  It contains the thread's error message if the status is not
+ * RSH_OK. */
 rshi_word rshi_word_make(const rshi_rendezvous *m, int rank, rsh_status status);
 /* Sends a message; fds NULL: without descriptors. */
 rsh_status rshi_word_send(rshi_rendezvous *m, int who, int to, const rshi_word *w, const int *fds);
@@ -54,7 +55,7 @@ void rshi_word_close(int fds[2]);
 
 rsh_status rshi_socket_open(int *fd);
 socklen_t rshi_socket_address(const char *job, struct sockaddr_un *out);
-/* The process at the other end of a connection. */
+/* Returns the process at the other end of a connection. */
 struct ucred rshi_socket_peer(int fd);
 bool rshi_socket_same_user(int fd);
 
@@ -63,7 +64,7 @@ bool rshi_socket_same_user(int fd);
 rsh_status rshi_rendezvous_listen(const rshi_rendezvous *m, int *fd);
 /* Accepts the others, sends each the others' descriptors, and tells them the result. */
 rsh_status rshi_rendezvous_host(rshi_rendezvous *m);
-/* After a failure: for a moment, tells ranks that connect late. */
+/* Called after a failure: waits for a moment and tells ranks that connect late. */
 void rshi_rendezvous_turn_away(rshi_rendezvous *m, int listener, int missing,
                                const rshi_word *verdict);
 /* Maps the arena of a peer; takes ownership of its descriptors. */

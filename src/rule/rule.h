@@ -53,7 +53,7 @@ bool rshi_rule_calls(const rshi_rule_question *q, const rshi_outcome *o);
 rsh_status rshi_rule_check_chunks(const rshi_rule_question *m, const rsh_layout *const *in,
                                   const rsh_layout *const *out, char why[RSHI_WHY]);
 
-/* The indices of dim d on a rank, as one range; n is the number of ranges. */
+/* The indices of dim d on a rank: their number of ranges, and the last of these ranges. */
 typedef struct rshi_own_range {
     int n;
     int64_t lo, hi;
@@ -62,8 +62,8 @@ rsh_status rshi_own_range_of(const rsh_layout *l, int64_t rank, int d, rshi_own_
 
 /* Returns whether a value with placements `from` can get placements `to` without communication. */
 bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to);
-/* Creates that value, on the same memory if possible; all zeros on ranks where it does not count.
- * `as` has its layout and kind.  Local. */
+/* Creates that value, on the same memory if possible.  If `counts` is false, its elements are
+ * zeros.  `as` has its layout and kind.  Local. */
 rsh_status rshi_own_part_take(rsh_value *v, bool counts, const rsh_grad_apply_opts *as,
                               rsh_value **out);
 /* Returns a plain value that is equal on all ranks as a value with layout `to`, of which this rank

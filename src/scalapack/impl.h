@@ -40,7 +40,7 @@ typedef struct rshs_call {
     rshs_shape shape;
     bool upper, diagonal; /* of RSHS_TRAPEZOID: the part that is copied, with its diagonal? */
     int32_t m, n;         /* of the destination's submatrix */
-    int context;          /* of all ranks that call */
+    int context;          /* the BLACS context of all ranks that call */
     const char *refusal;  /* NULL, or why the call is forwarded to ScaLAPACK */
     rshs_side side[2];
 } rshs_call;
@@ -65,20 +65,21 @@ typedef struct rshs_agreed {
 rsh_status rshs_agree(rsh_comm *comm, const rshs_call *call, int64_t *ranks, rshs_agreed *out,
                       const char **refusal);
 
-/* The layouts of both submatrices, from a cache; borrowed until the next call. */
+/* Returns the layouts of both submatrices, from a cache; borrowed until the next call. */
 rsh_status rshs_layouts(const rshs_call *call, const rshs_agreed *agreed, rsh_layout *layout[2]);
 
-/* The number of indices below x on process k of p, if blocks are distributed cyclically from
- * process `first` on. */
+/* Returns the number of indices below x on process k of p, if blocks are distributed cyclically
+ * from process `first` on. */
 int32_t rshs_owned_before(int32_t x, int32_t block, int32_t k, int32_t first, int32_t p);
 
 /* ---- BLACS ---- */
 
-/* Grid of a context and this rank's position in it; all -1: not in it. */
+/* Returns the grid of a context and this rank's position in the grid; all -1 if this rank is not in
+ * it. */
 void rshs_grid_info(int context, int *P, int *Q, int *row, int *column);
 /* Adds n numbers over all processes of a context; all get the result.  Collective. */
 void rshs_sum(int context, int n, int *numbers);
-/* The MPI communicator of a context, as a Fortran handle. */
+/* Returns the MPI communicator of a context, as a Fortran handle. */
 int rshs_communicator(int context);
 /* Prints "libreshard-scalapack: name: message" and aborts the job. */
 void rshs_abort(int context, const char *name, const char *sentence) __attribute__((noreturn));

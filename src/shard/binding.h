@@ -11,7 +11,8 @@
 typedef struct rshi_bind_card {
     rshi_handle flag, table, messages; /* for peers of its node */
     uint64_t start;                    /* the flag's value at bind */
-    uint64_t wants_messages; /* others cannot reach a part of this rank that they would read */
+    uint64_t wants_messages; /* not 0: other ranks cannot reach a part of this rank that they would
+                                have to read */
     uint64_t serial;         /* of a cached binding of this rank; 0: it must bind again */
     union {
         struct {
@@ -22,12 +23,12 @@ typedef struct rshi_bind_card {
 } rshi_bind_card;
 _Static_assert(sizeof(rshi_bind_card) <= RSHI_CARD_BYTES, "it must fit into the opening exchange");
 
-/* Temporary data until the exec is complete. */
+/* Temporary data of a bind, until the exec is complete. */
 typedef struct rshi_binding {
     rsh_exec *e;        /* borrowed */
     rsh_share *share;   /* owned: this rank's */
     int *peer_of;       /* owned: by rank, index + 1 into peers; 0: none */
-    rshi_location *src; /* owned: of the sources of the current transfer */
+    rshi_location *src; /* owned: the locations of the sources of the current transfer */
     int64_t room;
 } rshi_binding;
 

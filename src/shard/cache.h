@@ -19,16 +19,18 @@ typedef struct rshi_cached_binding {
 void rshi_cache_begin(rshi_comm_cache *k);
 void rshi_cache_end(rshi_comm_cache *k);
 
-/* The key of a binding of this plan to these parts. */
+/* Returns the key of a binding of this plan to these parts. */
 uint64_t rshi_cached_binding_key(const rsh_plan *plan, const rshi_taken_parts *parts);
-/* The cached binding of this plan to parts of these strides and kinds of memory; NULL: none. */
+/* Returns the cached binding of this plan to parts with these strides and kinds of memory; NULL:
+ * there is none. */
 rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan *plan,
                                               const rshi_taken_parts *parts, uint64_t key);
 /* Makes an entry for a binding that is not cached yet, and takes ownership of it.  NULL: no memory;
  * the caller still owns it. */
 rshi_cached_binding *rshi_cached_binding_new(uint64_t key, rsh_exec *exec, uint64_t serial);
-/* Removes an entry for a run, so that it is not freed or run a second time; and adds one, also a
- * new one, which the cache then owns. */
+/* rshi_cached_binding_lend removes an entry for the duration of a run, so that it is neither freed
+ * nor run a second time.  rshi_cached_binding_return adds an entry, old or new, which the cache
+ * then owns. */
 void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b);
 void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b);
 

@@ -1,11 +1,11 @@
 /* exec: a plan bound to a comm and to memory, for the files that bind it and run it.
  *
  * Each rank pulls: it copies from the memory of peers of its node directly into its own
- * destination.  A rank has one flag that increases through a run: source ready, stage 0 done, stage
- * 1 done, ..., or at any time to its end value: the run is refused, by a neighbour or by this rank.
- * A rank waits for a peer's flag before it reads from that peer, and before it returns it waits
- * until all readers of its memory are done.  Elements that it cannot reach come in messages; see
- * messages.c. */
+ * destination.  Each rank has one flag.  Its value increases during a run: source ready, stage 0
+ * done, stage 1 done, ... If this rank or a neighbour refuses the run, the flag is set to an end
+ * value at any time.  A rank waits for a peer's flag before it reads from that peer, and before it
+ * returns it waits until all readers of its memory are done.  Elements that it cannot reach come in
+ * messages; see messages.c. */
 #ifndef RESHARD_SHARD_EXEC_H
 #define RESHARD_SHARD_EXEC_H
 
@@ -62,22 +62,21 @@ struct rsh_exec {
     rsh_comm *comm;
     struct rshi_comm_cache *clients; /* of the comm */
     int stages;
-    bool all_by_message; /* the plan asks for it, or on some rank others cannot reach a part that
-                            they read */
+    bool all_by_message; /* the plan requires messages, or some rank has a part that others read but
+                            cannot reach */
     rshi_program program;
-    rshi_messages *messages; /* owned; NULL: this rank neither needs nor provides anything by
-                                messages */
+    rshi_messages *messages; /* owned; NULL: this rank neither receives nor sends messages */
     rshi_peer *peers; /* owned; the first is this rank itself */
     int64_t npeers, peers_room;
     rshi_team *team; /* held; NULL: this rank makes only its own moves */
     rshi_team_share team_share;
     rshi_joint *joint; /* owned: the moves of all members of a team of processes */
-    bool shown_anew; /* a part has another address than in the previous run */
-    int64_t *own_first, *peers_first; /* owned: `first` of the parts of this rank, and of the
-                                         others, one after the other */
-    rshi_refusal *refusal;  /* shared memory: of the last refused run */
-    rshi_shown_part *table; /* behind it */
-    size_t table_bytes;     /* of both */
+    bool shown_anew; /* the address of a part has changed since the previous run */
+    int64_t *own_first, *peers_first; /* owned: `first` (see rshi_parts) of this rank, and of the
+                                         peers, one after the other */
+    rshi_refusal *refusal;  /* shared memory: why this rank refused the last refused run */
+    rshi_shown_part *table; /* in the same memory, after the refusal */
+    size_t table_bytes;     /* bytes of both */
     rshi_flag *flag;
     uint64_t start;
     uint64_t runs, refusals; /* runs that ended, and the number of refused ones among them */
@@ -85,30 +84,33 @@ struct rsh_exec {
     int64_t nparts;
     const char **pointers; /* owned: most_sources */
     void **data;           /* owned: data of this rank's parts as bound */
-    bool *out_of_reach;    /* owned with it: which of them peers cannot reach */
-    rshi_extent *extents;  /* owned: of this rank's parts as bound, and room to sort as many */
-    int64_t *shadow; /* owned: by part of this rank, RSHI_NOT_READ or, if others read it, the number
-                        of its shadow, 0: none yet; NULL: peers can reach all memory */
+    bool *out_of_reach;    /* allocated with `data`: which of these parts peers cannot reach */
+    rshi_extent *extents;  /* owned: address ranges of this rank's parts as bound, and memory to
+                              sort as many */
+    int64_t *shadow; /* owned: for each part of this rank, RSHI_NOT_READ or, if other ranks read the
+                        part, the number of its shadow (0: none yet); NULL: peers can reach all
+                        memory */
     rshi_shadows shadows;
-    rshi_data scratch; /* owned: where this rank combines for its node, tensor after tensor */
+    rshi_data scratch; /* owned: memory in which this rank combines contributions for its node, one
+                          tensor after the other */
     int64_t scratch_bytes; /* 0: none */
     int state, stage;
     bool refuser; /* the current run was refused by this rank itself */
     rsh_exec *next_begun; /* another run of this comm in progress */
-    int64_t slab;     /* with messages: the next of the stage; -1: waiting for peers */
+    int64_t slab;     /* with messages: the next slab of the stage; -1: waiting for peers */
     int64_t late[RSHI_STAGES + 1]; /* the peer that arrived last in the previous run, by stage and
                                       for readers: the next wait begins with it */
     int missing;                   /* a rank whose flag was not raised at the last poll, -1: none */
     int looks; /* polls without progress */
     rshi_watch watch; /* since the last progress */
-    double asked;     /* its seconds when peers were last checked */
-    bool looked;      /* everything was polled since that check */
-    bool suspects;    /* a rank that is waited for seems lost; for how long: */
+    double asked;     /* seconds on `watch` when peers were last checked */
+    bool looked;      /* everything was polled at least once since that check */
+    bool suspects;    /* a rank that this one waits for seems lost; `lost` says for how long */
     rshi_watch lost;
     double begun, seconds;
 };
 
-/* Bytes of element buffers that the exec holds. */
+/* Returns the bytes of element buffers that the exec holds. */
 int64_t rshi_exec_scratch(const rsh_exec *e);
 
 /* ---- this rank's parts, while it binds ---- */
@@ -123,14 +125,14 @@ typedef struct rshi_taken_parts {
 rsh_status rshi_parts_take(rshi_taken_parts *t, const rsh_plan *plan, rsh_comm *comm,
                            const rsh_memory *src, const rsh_memory *dst);
 void rshi_taken_parts_free(rshi_taken_parts *t);
-/* Stores them in the exec. */
+/* Stores the parts in the exec. */
 void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t);
-/* Allocates the memory in which this rank combines for its node, where peers reach it; and
- * publishes it. */
+/* Allocate the memory in which this rank combines contributions for its node, so that peers can
+ * reach it; publish it. */
 rsh_status rshi_exec_take_scratch(rsh_exec *e);
 rsh_status rshi_exec_show_scratch(rsh_exec *e);
 void rshi_exec_free_scratch(rsh_exec *e);
-/* Can the exec use them, given their strides and kind of memory? */
+/* Can the exec use these parts, given their strides and kind of memory? */
 bool rshi_exec_fits(const rsh_exec *e, const rshi_taken_parts *t);
 /* Finds the parts that others read in place, for engines that cannot publish all memory. */
 rsh_status rshi_exec_find_read(rsh_exec *e, const rsh_share *share);
@@ -138,8 +140,8 @@ rsh_status rshi_exec_find_read(rsh_exec *e, const rsh_share *share);
 bool rshi_exec_wants_messages(const rsh_exec *e);
 /* Publishes the addresses of this rank's parts for a run on other memory; NULL: as bound. */
 rsh_status rshi_exec_show_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
-/* RSH_EVALUE if destinations of this rank overlap any other memory there; NULL as above.  Allocates
- * nothing. */
+/* RSH_EVALUE if destinations of this rank overlap any other part in this memory; NULL as above.
+ * Allocates nothing. */
 rsh_status rshi_exec_check_memory(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst);
 
 #endif

@@ -37,11 +37,12 @@ bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status);
 void rshi_exec_refuse(rsh_exec *e, rsh_status status);
 /* Sets the thread's error message to the reason, and returns its status. */
 rsh_status rshi_refusal_tell(const rshi_refusal *r);
-/* Ends a refused run; *refused: its status, once all neighbours know. */
+/* Ends a refused run and sets *refused to its status.  *there becomes false if a neighbour does not
+ * know of the refusal yet; then the run has not ended. */
 rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh_status *refused);
 /* Ends the run and with it the comm.  Returns the status that the caller should return. */
 rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status);
-/* The comm's failure, if it has one. */
+/* Returns the failure of the comm, if it has failed; otherwise RSH_OK. */
 rsh_status rshi_exec_still_good(const rsh_exec *e);
 /* Removes the run from the list of runs in progress. */
 void rshi_exec_come_to_rest(rsh_exec *e);

@@ -6,7 +6,8 @@
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-/* From the first to one past the last byte of a rank's parts; equal: none. */
+/* The addresses of the first byte of a rank's parts and of one past the last byte; equal if there
+ * are no bytes. */
 typedef struct rshi_address_range {
     uint64_t start, end;
 } rshi_address_range;

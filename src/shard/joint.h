@@ -13,9 +13,10 @@ typedef struct rshi_joint {
     rsh_comm *comm;
     rshi_program program;
     rshi_parts *parts; /* owned: [size of the comm] */
-    int64_t *first;    /* owned: of all of them, one rank after the other */
+    int64_t *first;    /* owned: `first` of all these parts, one rank after the other */
     char **base;       /* owned: by part number, one rank after the other */
-    uint64_t shown;    /* number of the team's publication from which the addresses are; 0: none */
+    uint64_t shown;    /* number of the team's publication that the addresses were taken from; 0:
+                          none */
 } rshi_joint;
 
 /* Local, after the opening exchange of a bind.  For plans of one stage. */

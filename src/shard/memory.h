@@ -25,7 +25,7 @@ rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part,
 typedef struct rshi_extent {
     uintptr_t start, end; /* first byte, and one past the last; equal: no elements */
     bool dst;
-    int64_t part; /* its number for the creator of the list */
+    int64_t part; /* its number, as the creator of the list counts */
 } rshi_extent;
 rshi_extent rshi_part_extent(const rsh_layout *l, int64_t rank, int64_t part,
                              const rshi_part_memory *p, bool dst);
@@ -35,7 +35,7 @@ typedef struct rshi_taken_part {
     const rsh_layout *layout; /* borrowed: this is part `number` of `rank` in it */
     int64_t rank, number;
     rshi_part_memory memory;
-    bool out_of_reach; /* of peers */
+    bool out_of_reach; /* peers cannot reach it */
 } rshi_taken_part;
 
 /* Checks part k of a table, whose layout, rank and number are set, in the caller's memory (NULL:
@@ -43,7 +43,7 @@ typedef struct rshi_taken_part {
  * elements at one address, or if that is unknown. */
 rsh_status rshi_taken_part_fill(rshi_taken_part *table, int64_t k, const rsh_memory *memory,
                                 bool dst, rshi_extent *extent);
-/* The lattice of part k of a table; for rshi_extent_owner. */
+/* Returns the lattice of part k of a table; for rshi_extent_owner. */
 rshi_lattice rshi_taken_part_lattice(const void *table, int64_t k);
 
 /* Provides the lattices of the parts of a list. */
@@ -59,7 +59,7 @@ bool rshi_extents_apart(rshi_extent *list, int64_t n);
  * If such a pair is found, it is written to `at`. */
 rshi_sharing rshi_extents_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner,
                                rshi_extent at[2]);
-/* The same as an error: RSH_EVALUE unless they are disjoint. */
+/* Returns RSH_EVALUE unless all destinations are disjoint from all other parts. */
 rsh_status rshi_extents_check(rshi_extent *list, int64_t n, const rshi_extent_owner *owner);
 
 #endif

@@ -1,5 +1,5 @@
-/* numbering: the parts of one rank, by tensor, sources first, with their strides; and after them
- * the scratch in which it combines for its node. */
+/* numbering: numbers the parts of one rank, with their strides: sources first, by tensor, then
+ * destinations, then the scratch in which the rank combines contributions for its node. */
 #ifndef RESHARD_SHARD_NUMBERING_H
 #define RESHARD_SHARD_NUMBERING_H
 
@@ -34,7 +34,7 @@ typedef struct rshi_parts {
     int64_t ntensors;
     int64_t nsrc, ndst;
     int64_t nscratch; /* one for each tensor, or 0 if the plan has none */
-    int64_t number; /* of the first part, among all parts of the run */
+    int64_t number; /* number of the first part, among all parts of the run */
     int64_t *first; /* [2 * ntensors + 2]: per tensor the first of its sources (0..n), and of its
                        destinations (n+1..2n+1); counted from 0 */
     const rshi_shown_part *table; /* by entry */
@@ -70,7 +70,7 @@ static inline int64_t rshi_parts_entry(const rshi_parts *p, bool dst, int64_t te
     return p->first[dst ? p->ntensors + 1 + tensor : tensor] + part;
 }
 
-/* The location of an end of a transfer of a tensor. */
+/* Returns the location of an end of a transfer of a tensor. */
 static inline rshi_location rshi_parts_find(const rshi_parts *p, int64_t tensor,
                                             const rsh_transfer_end *end) {
     int64_t entry = end->in_scratch ? p->nsrc + p->ndst + tensor

@@ -30,8 +30,8 @@ typedef struct rshi_slab {
     int first;
 } rshi_slab;
 
-/* A small record of a slab that is rows of bytes.  A rank with many neighbours has many of them and
- * reads them all in every run. */
+/* A small record of a slab that consists of rows of bytes.  A rank with many neighbours has many
+ * such records and reads all of them in every run. */
 typedef struct rshi_slab_rows {
     rshi_strip rows; /* from element 0 of the parts */
     int32_t src, dst; /* parts */
@@ -81,8 +81,8 @@ rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_l
 rsh_status rshi_program_finish(rshi_program *g, int64_t writers);
 void rshi_program_free(rshi_program *g);
 
-/* Runs some slabs, one after the other.  `base` has the address of every part by number; `pointers`
- * has room for most_sources. */
+/* Runs slabs `start` to `end` - 1, one after the other.  `base` has the address of every part by
+ * number; `pointers` has room for most_sources. */
 void rshi_slabs_run(const rshi_program *g, int64_t start, int64_t end, char *const *base,
                     const char **pointers);
 

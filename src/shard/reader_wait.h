@@ -1,9 +1,9 @@
 /* reader_wait: how long a rank that gives up waits for the ranks that read its memory.
  *
- * They end, or fail and say so, but some may be stuck as well.  One clock covers them all, so the
- * number of stuck ranks does not matter: until RESHARD_TIMEOUT after the run began, and at least
- * 0.8 seconds.  Then the caller may reuse the memory, and a reader that wakes up later finds that
- * this rank has left. */
+ * Readers usually finish, or fail and report it, but some may be stuck.  One clock covers them all,
+ * so the number of stuck ranks does not matter: until RESHARD_TIMEOUT after the run began, and at
+ * least 0.8 seconds.  Then the caller may reuse the memory, and a reader that wakes up later finds
+ * that this rank has left. */
 #ifndef RESHARD_SHARD_READER_WAIT_H
 #define RESHARD_SHARD_READER_WAIT_H
 

@@ -1,13 +1,13 @@
 /* route: whether a transfer is read in place or sent.  Both ends know the whole transfer and the
- * same node map, so both decide alike. */
+ * same node map, so both reach the same decision. */
 #ifndef RESHARD_SHARD_ROUTE_H
 #define RESHARD_SHARD_ROUTE_H
 
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-/* Does the destination read all sources of the transfer in place?  If all are on its node; with
- * messages for `all`, only its own. */
+/* Does the destination read all sources of the transfer in place?  It does if all of them are on
+ * its node.  If `all` transfers use messages, it does only if all sources are its own. */
 static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rsh_transfer *t) {
     if (!comm->node && !all) return true;
     for (int64_t i = 0; i < t->nsrc; i++) {
@@ -17,13 +17,14 @@ static inline bool rshi_route_direct(const rsh_comm *comm, bool all, const rsh_t
     return true;
 }
 
-/* What a rank must know about its sends: with messages, both ends need all contributions. */
+/* Returns what a rank must know about its sends.  With messages, both ends need to know all
+ * contributions. */
 static inline rshi_share_sends rshi_route_sends(const rsh_comm *comm, bool all) {
     return comm->node || all ? RSHI_SENDS_WHOLE : RSHI_SENDS_OWN;
 }
 
-/* An upper bound for the ranks of this node that have destinations: they share the caches and write
- * at the same time. */
+/* Returns an upper bound for the number of ranks of this node that have destinations.  These ranks
+ * share the caches and write at the same time. */
 static inline int64_t rshi_route_writers(const rsh_comm *comm, const rsh_plan *plan) {
     int64_t most = 1;
     for (int64_t t = 0; t < rsh_plan_ntensors(plan); t++)

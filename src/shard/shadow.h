@@ -3,9 +3,9 @@
  * An engine whose ranks are processes can only publish its own memory.  An exec that is bound to
  * other memory uses messages.  If an exec is bound to the engine's memory and then run on other
  * memory (rsh_exec_run_on), each part that others read gets a shadow with the same strides, and
- * nothing changes for the other ranks: sources are copied into their shadows when a run begins,
- * destinations out of theirs when it ends.  Destinations that other processes write always have a
- * shadow; see team.c. */
+ * nothing changes for the other ranks: sources are copied into their shadows when a run begins, and
+ * destinations are copied from their shadows when it ends.  Destinations that other processes write
+ * always have a shadow; see team.c. */
 #ifndef RESHARD_SHARD_SHADOW_H
 #define RESHARD_SHARD_SHADOW_H
 
@@ -20,7 +20,7 @@ typedef struct rshi_shadow {
     char *data;      /* the shadow's */
     rshi_data block; /* owned: `room` bytes */
     int64_t room;
-    rshi_move move;  /* the same in both directions */
+    rshi_move move;  /* copies in either direction */
     int64_t strides[RSHI_MOVE_DIMS];
     uint64_t bytes;
 } rshi_shadow;
@@ -34,14 +34,15 @@ typedef struct rshi_shadows {
  * until it is made here; `data` is the memory to publish instead. */
 rsh_status rshi_shadow_use(rshi_shadows *s, rsh_comm *comm, int64_t *number, const rsh_layout *l,
                            int64_t part, const rshi_part_memory *p, bool dst, char **data);
-/* No part uses its shadow until rshi_shadow_use is called again. */
+/* Stops the use of all shadows until rshi_shadow_use is called again. */
 void rshi_shadows_rest(rshi_shadows *s);
 void rshi_shadows_fill(const rshi_shadows *s);  /* from the caller's sources */
 void rshi_shadows_drain(const rshi_shadows *s); /* into the caller's destinations */
-/* Bytes of shadows of parts that peers cannot reach. */
+/* Returns the number of bytes of the shadows of parts that peers cannot reach. */
 uint64_t rshi_shadows_bytes(const rshi_shadows *s, rsh_comm *comm);
 void rshi_shadows_free(rshi_shadows *s);
-/* The same, but keeps their memory allocated, because a peer may still write to it. */
+/* Does the same, but keeps the memory of the shadows allocated, because a peer may still write to
+ * it. */
 void rshi_shadows_abandon(rshi_shadows *s);
 
 #endif

@@ -31,7 +31,7 @@ rsh_status rshi_sharded_draw(const rsh_sharded *s, const rshi_numbers *numbers);
 rsh_status rshi_reshard_as(rsh_comm *comm, const char *name, rsh_status ready,
                            const rsh_sharded *src, rsh_sharded *dst, const rsh_plan_opts *opts);
 
-/* Collective.  The adjoint of the move between two layouts: from the buffers of src, which has
+/* Collective.  Runs the adjoint of the move between two layouts: from the buffers of src, which has
  * layout `to`, to new ones of layout `from`, with a cached plan and binding.  `name` as above. */
 rsh_status rshi_reshard_adjoint(rsh_comm *comm, const char *name, const rsh_sharded *src,
                                 const rsh_layout *from, const rsh_layout *to,
@@ -53,12 +53,12 @@ rsh_status rshi_transit_begin(rsh_comm *comm, const rshi_call *call, rsh_status 
                               const rsh_sharded *src, const rsh_layout *to,
                               const rsh_plan_opts *opts, rsh_transit **out);
 
-/* A plan from the comm's cache, or a new one that is added to it; borrowed until the comm's next
- * cached plan. */
+/* Returns a plan from the comm's cache, or a new one that is added to it; borrowed until the comm's
+ * next cached plan. */
 rsh_status rshi_plan_cached(rsh_comm *comm, int64_t n, const rsh_layout *const *from,
                             const rsh_layout *const *to, const rsh_plan_opts *opts,
                             const rsh_plan **out);
-/* The same for the adjoint of one move. */
+/* Does the same for the adjoint of one move. */
 rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh_layout *to,
                                const rsh_plan_opts *opts, const rsh_plan **out);
 

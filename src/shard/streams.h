@@ -14,14 +14,15 @@
 /* A transfer between ranks, seen from one of its ends. */
 typedef struct rshi_stream_item {
     int stage;
-    int shift; /* from this rank to the destination, around the comm; 0: it is this rank */
-    int64_t shifts, nshifts; /* in rshi_streams.shifts: from each other contributor to the
+    int shift; /* destination rank minus this rank, modulo the size of the comm; 0: it is this
+                  rank */
+    int64_t shifts, nshifts; /* in rshi_streams.shifts: shifts from each other contributor to the
                                 destination, ascending */
     int64_t tensor, part,
         offset; /* of the transfer's first element in the destination, if its parts were dense */
     int64_t first, last;          /* tasks */
     int own;                      /* outgoing: the index of this rank among the sources */
-    rsh_dtype wire;               /* of the packed elements */
+    rsh_dtype wire;               /* dtype of the packed elements */
 } rshi_stream_item;
 
 /* A position in a stream: task of an item, combined index over its outer dims, index along the dim
@@ -39,7 +40,7 @@ typedef struct rshi_stream {
     int64_t nshifts;
     int64_t slot;    /* bytes of a message, at most */
     rshi_stream_cursor next; /* where the next message begins */
-    int64_t round;   /* its number */
+    int64_t round;   /* number of the next message */
 } rshi_stream;
 
 /* One packet, or one of each contributor. */
@@ -66,24 +67,25 @@ typedef struct rshi_streams {
     int64_t n;
     int64_t most_shifts;   /* of one stream */
     size_t footprint;      /* bytes that ranks of this node unpack in a run */
-    bool cold;             /* the bytes that they pack exceed the caches */
+    bool cold;             /* the bytes that ranks of this node pack in a run exceed the caches */
     const char **pointers; /* most_sources of `in` */
     int64_t *strides;      /* RSHI_MOVE_DIMS for each of them */
     uint64_t bytes_near, bytes_far; /* received in a run, from ranks of this node and of others */
 } rshi_streams;
 
-/* Builds all streams into and out of this rank; `all`: also between ranks that could read in place.
- * `own` are its parts. */
+/* Builds all streams into and out of this rank.  With `all`, ranks that could read in place use
+ * messages too.  `own` are this rank's parts. */
 rsh_status rshi_streams_build(rshi_streams *streams, const rsh_plan *plan, const rsh_share *share,
                             const rsh_comm *comm, bool all, const rshi_parts *own);
 void rshi_streams_free(rshi_streams *streams);
 
-/* `base` has the address of each of this rank's parts by number. */
+/* Starts all streams from their beginning, for a new run. */
 void rshi_streams_rewind(rshi_streams *streams);
 static inline bool rshi_stream_done(const rshi_stream *stream) {
     return stream->next.item == stream->last;
 }
-/* Cuts off the next message; the stream continues after it. */
+/* Cuts the next message off the stream, which then continues after it.  `base` has the address of
+ * each of this rank's parts by number. */
 void rshi_stream_next(const rshi_streams *streams, rshi_stream *stream, char *const *base,
                       rshi_packet *out);
 /* Undoes the last rshi_stream_next. */
@@ -91,8 +93,8 @@ void rshi_stream_undo(rshi_stream *stream, const rshi_packet *p);
 /* Packs a message; `aside` as in rshi_move, if the elements are not in the caches. */
 void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, const rshi_packet *p,
                        char *const *base, char *message, rshi_aside *aside);
-/* Unpacks, and combines, the messages of every contributor; they are `apart` bytes from one another
- * in the order of their shifts. */
+/* Unpacks and combines the messages of all contributors, which are stored `apart` bytes apart in
+ * the order of their shifts. */
 void rshi_packet_unpack(const rshi_streams *streams, const rshi_stream *stream,
                         const rshi_packet *p, char *const *base, const char *messages,
                         int64_t apart);

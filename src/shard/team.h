@@ -11,9 +11,9 @@
  * the caller's memory but shadows of it.
  *
  * A run starts when all members have arrived, and then completes.  If a member gives up before
- * that, it takes back its arrival, and the run does not start.  A run that has started can fail in
- * one way: a process that moves dies or is stopped.  Then it never completes, and every member gets
- * an error. */
+ * that, it takes back its arrival, and the run does not start.  A run that has started can fail
+ * only if a process that makes moves dies or is stopped.  The run then never completes, and every
+ * member gets an error. */
 #ifndef RESHARD_SHARD_TEAM_H
 #define RESHARD_SHARD_TEAM_H
 
@@ -24,9 +24,10 @@
 typedef struct rshi_team_card {
     rshi_handle team;     /* of rank 0: the team's memory */
     int64_t possible;     /* 0: this rank cannot be in a team */
-    rshi_handle flag;     /* and its value before the first run */
+    rshi_handle flag;     /* this rank's flag; `start` is its value before the first run */
     uint64_t start;
-    int64_t sources, readers; /* number of other ranks that it reads, and that read it */
+    int64_t sources, readers; /* number of other ranks that this rank reads, and number of ranks
+                                 that read this one */
     int64_t slabs;            /* of its program, or of the joint program */
     int64_t bytes;            /* that it writes */
 } rshi_team_card;
@@ -51,7 +52,7 @@ rsh_status rshi_team_run(rsh_exec *e, bool may_wait, bool *there);
  * unless a run of processes has begun: then others may still read its parts and write shadows of
  * them, and team_share.come stays set.  No-op unless this rank has arrived. */
 void rshi_team_leave(rsh_exec *e);
-/* Local.  The same, and tells the others that the run is refused. */
+/* Local.  Does the same, and tells the other members that the run is refused. */
 void rshi_team_refuse(rsh_exec *e);
 
 #endif

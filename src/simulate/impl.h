@@ -14,13 +14,13 @@ typedef struct rshi_work {
 } rshi_work;
 
 void rshi_work_add(rshi_work *w, const rshi_work *more, double weight);
-/* Seconds that the ranks of a node take together. */
+/* Returns the seconds that the ranks of a node take together. */
 double rshi_work_seconds(const rshi_work *w, const rsh_machine *m);
 
-/* The work of a transfer that reads its sources in place. */
+/* Computes the work of a transfer that reads its sources in place. */
 rsh_status rshi_work_of_move(const rsh_plan *p, const rsh_transfer *t, rshi_work *out);
-/* The work of the sender of source i, which packs it, and of the receiver, which unpacks all
- * messages. */
+/* Compute the work of the sender of source i, which packs it, and of the receiver, which unpacks
+ * all messages. */
 rsh_status rshi_work_of_packing(const rsh_plan *p, const rsh_transfer *t, int64_t i,
                                 rshi_work *out);
 rsh_status rshi_work_of_unpacking(const rsh_plan *p, const rsh_transfer *t, rshi_work *out);

@@ -24,7 +24,7 @@ struct rsh_stash {
     int64_t n, room;
 };
 
-void rshi_stash_drop(rsh_stash *s); /* one reference */
+void rshi_stash_drop(rsh_stash *s); /* drops one reference */
 /* Returns the layouts for this shape and dtype, borrowed from the stash. */
 rsh_status rshi_stash_cutting(rsh_stash *s, rsh_dtype dtype, int ndim, const int64_t *shape,
                               int dim, const rshi_cutting **out);

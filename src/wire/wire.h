@@ -1,12 +1,13 @@
-/* wire: a link is built on a wire: waits with a timeout, small collectives, exchange, farewells and
- * roll calls.
+/* wire: the link, a layer on a wire that adds waits with a timeout, small collectives, exchange,
+ * farewells and roll calls.
  *
  * The wire only sends from and receives into memory of the library.  If a message cannot be
  * stopped, its memory stays allocated until the process ends.
  *
  * A rank that takes no further part sends every other rank a small message, the farewell.  Waiting
  * ranks check for farewells regularly.  A farewell contains the number of collective steps that its
- * rank has completed, so that a rank in a step knows whether that rank did its part of it. */
+ * rank has completed, so that a rank that waits in a step knows whether the departed rank did its
+ * part of the step. */
 #ifndef RESHARD_WIRE_WIRE_H
 #define RESHARD_WIRE_WIRE_H
 
@@ -38,7 +39,7 @@ typedef struct rshi_link_request {
 typedef struct rshi_farewell {
     bool heard;
     rsh_status status;
-    uint64_t steps; /* that it had completed */
+    uint64_t steps; /* number of steps that its sender had completed */
 } rshi_farewell;
 
 /* A farewell on the wire.  Its error message, if there is one, follows as a separate message. */
@@ -47,7 +48,7 @@ typedef struct rshi_farewell_words {
     uint64_t steps, sentence_bytes;
 } rshi_farewell_words;
 
-/* A rank that this one waits for, and when it last recorded that. */
+/* A rank that this one waits for, and when this was last recorded. */
 #define RSHI_AWAITED 3
 typedef struct rshi_awaited {
     int rank;
@@ -60,12 +61,14 @@ typedef struct rshi_answer {
     int64_t awaits[RSHI_AWAITED];
 } rshi_answer;
 
-/* A rank in roll calls: this rank's call to it, this rank's answer to its call, and its answer. */
+/* The state of roll calls with one other rank: the number of this rank's call, this rank's answer
+ * to the other's call, and the other's answer. */
 typedef struct rshi_roll {
     uint64_t call;
     rshi_answer mine, theirs;
     rshi_link_request calling, answering;
-    bool awaited, followed; /* this rank waits for it, perhaps indirectly; its answer was used */
+    bool awaited, followed; /* this rank waits for the other, perhaps indirectly; the other's answer
+                               was used */
 } rshi_roll;
 
 /* State of a wait. */
@@ -73,11 +76,12 @@ typedef struct rshi_vigil {
     int looks;
     rshi_watch watch;
     long nap;
-    rsh_status reason; /* to stop waiting, unless the next test of the messages makes progress */
+    rsh_status reason; /* why to stop waiting, unless the next test of the messages makes
+                          progress */
 } rshi_vigil;
 
-/* The ranks that share memory with this one.  They may die without a farewell, which their node
- * notices. */
+/* The ranks that share memory with this one.  They may die without a farewell; the node then
+ * notices it. */
 typedef struct rshi_neighbours {
     int n;
     const int *names; /* [n], borrowed: their ranks on the link, including this one */
@@ -95,20 +99,22 @@ typedef struct rshi_link {
     rshi_patience patience;
     uint64_t steps;              /* collective steps this rank has completed */
     rshi_farewell *farewells;    /* [size], owned */
-    int heard;                   /* number of farewells received */
-    int speaker; /* the first rank that left with a failure, -1: none; its error message: */
+    int heard;                   /* number of farewells that were received */
+    int speaker; /* the first rank that left with a failure, -1: none; `sentence` is its error
+                    message */
     char sentence[RSHI_DETAIL_BYTES];
 
     rshi_link_request
         *mine; /* [2 * size], owned: this rank's own farewells in progress; NULL: not sent yet */
-    rsh_status status;           /* of it */
+    rsh_status status;           /* the status in this farewell */
     rshi_farewell_words words;
     char detail[RSHI_DETAIL_BYTES];
     bool said;
 
     char *desk; /* [desk_bytes], owned: buffer for messages of collectives */
     size_t desk_bytes;
-    /* Of the current collective; still pending after a failure: they could not be cancelled. */
+    /* Messages of the current collective.  Those that are still pending after a failure could not
+     * be cancelled. */
     rshi_link_request requests[RSHI_LINK_REQUESTS];
     rshi_link_request hearing; /* a control message that is received into `ear` */
     char ear[RSHI_DETAIL_BYTES];
@@ -118,25 +124,25 @@ typedef struct rshi_link {
 
     rshi_awaited awaited[RSHI_AWAITED];
     rshi_roll *roll; /* [size], owned */
-    uint64_t calls;  /* of this rank */
-    double last_call; /* when the last one ended */
+    uint64_t calls;  /* number of roll calls that this rank made */
+    double last_call; /* when the last roll call ended */
 
     rshi_neighbours neighbours;
     double asked;                /* when the neighbours were last checked */
     int suspect;                 /* a neighbour that is missing, counted from 1; 0: none */
-    rshi_watch missed;           /* how long */
+    rshi_watch missed;           /* how long it has been missing */
 } rshi_link;
 
-/* Local.  Takes ownership of the wire.  If it fails, it tells the other ranks, as well as it can
- * without memory, and closes the wire. */
+/* Local.  Takes ownership of the wire.  If this fails, it informs the other ranks, as far as that
+ * is possible without memory, and closes the wire. */
 rsh_status rshi_link_new(const rsh_wire *wire, rshi_link **out);
-/* Local, or collective if no rank has failed: waits for the farewells of all, closes the wire, and
- * frees the link, unless the wire still uses it. */
+/* Closes the wire and frees the link, unless the wire still uses it.  Collective if no rank has
+ * failed: it then waits for the farewells of all ranks first; otherwise local. */
 void rshi_link_close(rshi_link *l);
 /* Local.  Sends a farewell to every rank; only the first call has an effect. */
 void rshi_link_leave(rshi_link *l, rsh_status status, const char *detail);
 
-/* Should this rank stop waiting for `peer` (-1: for any rank) if it has completed fewer than
+/* Should this rank stop waiting for `peer` (-1: for any rank) if that rank has completed fewer than
  * `steps` steps?  Receives farewells and answers calls. */
 rsh_status rshi_link_check_peer(rshi_link *l, int peer, uint64_t steps, double waited);
 
@@ -177,12 +183,12 @@ rsh_status rshi_link_agree(rshi_link *l, rsh_status mine, void *board);
 
 /* Yields or sleeps for a moment.  True: it is time to check the other ranks. */
 bool rshi_vigil_rest(rshi_vigil *v, const rshi_patience *p);
-/* Seconds since the first call, except those in which this process was not awake. */
+/* Returns the seconds since the first call, except those in which this process was not awake. */
 double rshi_vigil_waited(rshi_vigil *v);
-/* A failure of the wire leaves the ranks out of step: keeps the error message, and returns the
- * status of a comm that cannot be used any more. */
+/* Converts a failure of the wire to the status of a comm that cannot be used any more, because the
+ * ranks are out of step.  The error message is kept. */
 static inline rsh_status rshi_link_broken(rsh_status st) { return st ? RSH_EPEER : RSH_OK; }
-/* Receives a control message of `tag`, if one has arrived, at l->ear; *peer -1: none. */
+/* Receives a control message of `tag` into l->ear, if one has arrived; otherwise *peer is -1. */
 rsh_status rshi_link_hear(rshi_link *l, int tag, size_t bytes, int *peer);
 /* Receives and records all farewells that have arrived. */
 rsh_status rshi_link_hear_farewells(rshi_link *l);
@@ -193,11 +199,11 @@ void rshi_link_await(rshi_link *l, int peer);
 /* Calls all ranks and collects their answers, unless that was done just before; takes half a
  * second. */
 rsh_status rshi_link_call(rshi_link *l);
-/* Returns RSH_ETIMEOUT after `waited` seconds, naming the missing rank as far as the answers
- * tell. */
+/* Returns RSH_ETIMEOUT after `waited` seconds, naming the missing rank if the answers identify
+ * it. */
 rsh_status rshi_link_report_late(rshi_link *l, double waited);
-/* Sends farewells on a wire for which no link could be made; l: what was made of it, or NULL.
- * False: the wire still uses l. */
+/* Sends farewells on a wire for which no link could be made; `l` is the incomplete link, or NULL.
+ * Returns false if the wire still uses l. */
 bool rshi_link_excuse(rshi_link *l, const rsh_wire *wire, rsh_status status);
 
 #endif
