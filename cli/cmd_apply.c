@@ -19,9 +19,10 @@ typedef struct application {
 
 static const struct argp_option options[] = {
     {.name = "engine", .key = ENGINE, .arg = "NAME", .doc = "local (the default), threads, shm or mpi"},
-    {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "limit of scratch memory of a rank: 64MiB, 1G, 0, ..."},
-    {.name = "in", .key = IN, .arg = "NAME", .doc = "read NAME; 'rank%d.bin' is one file per rank, .npy a NumPy array"},
-    {.name = "out", .key = OUT, .arg = "NAME", .doc = "write NAME, or 'part%d.npy', in the same way"},
+    {.name = "ceiling", .key = CEILING, .arg = "BYTES", .doc = "limit of scratch memory per rank: 64MiB, 1G, 0, ..."},
+    {.name = "in", .key = IN, .arg = "NAME", .doc = "read from NAME; 'rank%d.bin' means one file per rank, .npy a "
+                                                    "NumPy array"},
+    {.name = "out", .key = OUT, .arg = "NAME", .doc = "write to NAME, with the same conventions"},
     {0}};
 
 /* Checks a name of files; "-" means the standard stream. */

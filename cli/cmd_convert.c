@@ -35,8 +35,8 @@ static const struct argp_option options[] = {
      .key = TO,
      .arg = "RULES|MESH|whole",
      .doc = "layouts of the result: a rule file, a mesh (tp=4) for built-in rules, or whole tensors"},
-    {.name = "from", .key = FROM, .arg = "RULES", .doc = "layouts of SRC, if it has rank files of another tool"},
-    {.name = "reverse", .key = REVERSE, .doc = "undo the rules of --from, which made SRC"},
+    {.name = "from", .key = FROM, .arg = "RULES", .doc = "rules for SRC, if it has rank files of another tool"},
+    {.name = "reverse", .key = REVERSE, .doc = "undo the rules given with --from, which made SRC"},
     {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "memory limit (default 256M)"},
     {.name = "threads", .key = THREADS, .arg = "N", .doc = "number of threads that read, copy and write"},
     {.name = "resume", .key = RESUME, .doc = "continue an interrupted run"},
@@ -44,18 +44,19 @@ static const struct argp_option options[] = {
     {.name = "force", .key = FORCE, .doc = "replace an existing DST"},
     {.name = "dry-run", .key = DRY_RUN, .doc = "only print which tensors each rule matches"},
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
-    {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "size limit of each file of a directory"},
+    {.name = "max-shard-size", .key = MAX_SHARD, .arg = "BYTES", .doc = "maximum size of each file of a directory"},
     {.name = "max-shard-tensors",
      .key = MAX_TENSORS,
      .arg = "N",
-     .doc = "limit of tensors in each file of a directory"},
+     .doc = "maximum number of tensors in each file of a directory"},
     {.name = "format",
      .key = FORMAT,
      .arg = "safetensors|gguf",
      .doc = "format of the result (default: gguf if DST ends in .gguf, otherwise safetensors)"},
     {.name = "dedup", .key = DEDUP, .doc = "store replicated parts once"},
-    {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc = "convert only tensors with such names; may be repeated"},
-    {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "omit tensors with such names; may be repeated"},
+    {.name = "include", .key = INCLUDE, .arg = "GLOB", .doc =
+            "convert only tensors that match GLOB; may be repeated"},
+    {.name = "exclude", .key = EXCLUDE, .arg = "GLOB", .doc = "omit tensors that match GLOB; may be repeated"},
     {.name = "drop", .key = DROP, .doc = "omit non-tensor entries"},
     {.name = "no-digest", .key = NO_DIGEST, .doc = "compute no digests; lets the kernel copy bytes directly"},
     {0}};
@@ -130,7 +131,8 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (c->opts.reverse && !c->from) argp_error(state, "--reverse needs --from with the rules that made SRC");
         if (c->opts.reverse && !c->to) c->to = "whole";
         if (c->opts.reverse && strcmp(c->to, "whole"))
-            argp_error(state, "--reverse writes whole tensors; to cut them, convert the result again");
+            argp_error(state, "--reverse writes whole tensors, so --to must be 'whole'; to cut them, convert the "
+                              "result again");
         if (!c->to && writes_gguf(c)) c->to = "whole";
         if (!c->to) argp_error(state, "--to is required: give a rule file, a mesh such as tp=4, or 'whole'");
         return 0;
@@ -373,7 +375,7 @@ static int report_text(const conversion *c, const rsh_convert_report *r, double 
 /* Prepares the message for Ctrl-C, which names the working directory if it exists by then. */
 static void set_interrupt_message(const conversion *c) {
     static char path[PATH_MAX], words[PATH_MAX + 100];
-    static const char otherwise[] = "the target is unchanged, or complete";
+    static const char otherwise[] = "DST is either unchanged or complete";
     int n = (int)strlen(c->dst);
     while (n > 1 && c->dst[n - 1] == '/') n--;
     snprintf(path, sizeof path, "%.*s.reshard-partial", n, c->dst);

@@ -8,7 +8,7 @@ enum { JSON = 256, FROM };
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
-    {.name = "from", .key = FROM, .arg = "RULES", .doc = "layouts of PATH, if it has rank files of another tool"},
+    {.name = "from", .key = FROM, .arg = "RULES", .doc = "rules for PATH, if it has rank files of another tool"},
     {0}};
 
 typedef struct inspection {

@@ -15,11 +15,12 @@ enum { JSON = 256, RANKS_PER_NODE, NIC, LATENCY, MEM, CORE, BY_NODE, CALIBRATE, 
 
 static const struct argp_option options[] = {
     {.name = "mem", .key = MEM, .arg = "GB/S", .doc = "copy rate of all ranks of a node together, in bytes written"},
-    {.name = "core", .key = CORE, .arg = "GB/S", .doc = "copy rate of one rank alone (default: as --mem)"},
+    {.name = "core", .key = CORE, .arg = "GB/S", .doc = "copy rate of one rank alone (default: that of --mem)"},
     {.name = "nic", .key = NIC, .arg = "GB/S", .doc = "rate of a node's network card in each direction"},
     {.name = "latency", .key = LATENCY, .arg = "US", .doc = "microseconds from rank to rank (default 0)"},
     {.name = "calibrate", .key = CALIBRATE, .doc = "measure this machine; other options take precedence"},
-    {.name = "machine", .key = MACHINE, .arg = "FILE", .doc = "read a machine that --calibrate --json printed"},
+    {.name = "machine", .key = MACHINE, .arg = "FILE", .doc =
+            "read the machine from FILE, made with --calibrate --json"},
     {.name = "ranks-per-node",
      .key = RANKS_PER_NODE,
      .arg = "N",

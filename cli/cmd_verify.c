@@ -8,8 +8,8 @@ enum { JSON = 256, MEM, FROM_A, FROM_B };
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
     {.name = "mem", .key = MEM, .arg = "BYTES", .doc = "memory limit (default 256M)"},
-    {.name = "from-a", .key = FROM_A, .arg = "RULES", .doc = "layouts of A, if it has rank files of another tool"},
-    {.name = "from-b", .key = FROM_B, .arg = "RULES", .doc = "layouts of B, if it has rank files of another tool"},
+    {.name = "from-a", .key = FROM_A, .arg = "RULES", .doc = "rules for A, if it has rank files of another tool"},
+    {.name = "from-b", .key = FROM_B, .arg = "RULES", .doc = "rules for B, if it has rank files of another tool"},
     {0}};
 
 typedef struct verification {

@@ -14,7 +14,7 @@ typedef struct verb {
 
 static const verb verbs[] = {
     {"explain", cmd_explain, "show what a move between two layouts costs, as text, JSON or a picture"},
-    {"apply", cmd_apply, "reshard raw data of streams or files"},
+    {"apply", cmd_apply, "reshard raw data in streams or files"},
     {"bench", cmd_bench, "measure a move, compare it with memcpy and check every element"},
     {"simulate", cmd_simulate, "estimate the time of a move on another machine"},
     {"convert", cmd_convert, "rewrite a checkpoint with different layouts"},
@@ -99,7 +99,7 @@ static int report_unknown(const char *word) {
     return USAGE;
 }
 
-static const verb *find(const char *word) {
+static const verb *find_verb(const char *word) {
     for (size_t i = 0; i < VERBS; i++)
         if (!strcmp(word, verbs[i].name)) return &verbs[i];
     return NULL;
@@ -144,7 +144,7 @@ static int run_help(int argc, char **argv) {
         return DONE;
     }
     char *words[] = {argv[1], option, NULL};
-    const verb *v = find(argv[1]);
+    const verb *v = find_verb(argv[1]);
     return v ? run_verb(v, 2, words) : report_unknown(argv[1]);
 }
 
@@ -166,6 +166,6 @@ int main(int argc, char **argv) {
     }
     if (is_one_of(argv[1], helps)) return run_help(argc - 1, argv + 1);
     if (is_one_of(argv[1], versions)) return print_version(argc - 1, argv + 1);
-    const verb *v = find(argv[1]);
+    const verb *v = find_verb(argv[1]);
     return v ? run_verb(v, argc - 1, argv + 1) : report_unknown(argv[1]);
 }

@@ -331,7 +331,7 @@ static PyGetSetDef getters[] = {
     {"size", get_size, NULL, "The number of elements.", NULL},
     {"nbytes", get_nbytes, NULL, "The size of all elements in bytes.", NULL},
     {"address", get_address, NULL, "The address of the first element.", NULL},
-    {"readonly", get_readonly, NULL, "True if the memory must not be written.", NULL},
+    {"readonly", get_readonly, NULL, "True if the array is read-only.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

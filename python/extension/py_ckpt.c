@@ -155,7 +155,7 @@ static rsh_tensor *target_for(const rsh_box *box, int ndim, rsh_dtype dtype) {
 static int check_target(const rsh_tensor *t, const rsh_box *box, int ndim) {
     bool same = rsh_tensor_ndim(t) == ndim;
     for (int d = 0; same && d < ndim; d++) same = rsh_tensor_shape(t)[d] == box->hi[d] - box->lo[d];
-    if (!same) PyErr_SetString(PyExc_ValueError, "out must have the shape of the box that is read");
+    if (!same) PyErr_SetString(PyExc_ValueError, "out must have the shape of the box");
     return same ? 0 : -1;
 }
 

@@ -447,7 +447,8 @@ static PyObject *reshard_many(PyObject *module, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTuple(args, "O!O!:reshard_many", &PyList_Type, &sources, &PyList_Type, &layouts)) return NULL;
     many m = {.n = PyList_Size(sources)};
     if (m.n < 1 || PyList_Size(layouts) != m.n)
-        return PyErr_Format(PyExc_ValueError, "expected as many layouts as tensors, at least 1, got %zd and %lld",
+        return PyErr_Format(PyExc_ValueError, "expected at least 1 tensor and one layout for each, got %zd layouts "
+                                              "for %lld tensors",
                             PyList_Size(layouts), (long long)m.n);
     if (py_options_read(keywords, &options)) return NULL;
     m.sources = PyMem_Calloc((size_t)m.n, sizeof *m.sources);

@@ -48,7 +48,7 @@ static int check_is_communicator(PyObject *comm) {
     if (is == 1) return 0;
     if (!PyErr_Occurred())
         PyErr_Format(PyExc_TypeError,
-                     "Comm takes a communicator of mpi4py, got %R; without MPI use reshard.run or reshard.join",
+                     "Comm: expected an mpi4py communicator, got %R; without MPI use reshard.run or reshard.join",
                      (PyObject *)Py_TYPE(comm));
     return -1;
 }

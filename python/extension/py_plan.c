@@ -71,7 +71,7 @@ int py_pair_read(PyObject *from, PyObject *to, py_pair *out) {
     out->to = out->from ? py_layouts_from(to, &out->nto) : NULL;
     if (out->to && out->n == out->nto) return 0;
     if (out->to)
-        PyErr_Format(PyExc_ValueError, "expected as many target layouts as source layouts, got %lld and %lld",
+        PyErr_Format(PyExc_ValueError, "expected one target layout for each source layout, got %lld and %lld",
                      (long long)out->nto, (long long)out->n);
     py_pair_free(out);
     return -1;

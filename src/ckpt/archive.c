@@ -40,7 +40,7 @@ static rsh_status refuse(const rshi_file_span *s, uint64_t at, const char *sente
 
 rsh_status rshi_file_span_read(const rshi_file_span *s, uint64_t at, void *to, uint64_t n) {
     if (at > s->bytes || n > s->bytes - at)
-        return refuse(s, at, "the zip archive refers to bytes behind its end; the file is truncated or damaged");
+        return refuse(s, at, "the zip archive refers to bytes beyond its end; the file is truncated or damaged");
     for (uint64_t have = 0; have < n;) {
         ssize_t got = pread(s->fd, (char *)to + have, n - have, (off_t)(s->at + at + have));
         if (got < 0 && errno == EINTR) continue;

@@ -47,7 +47,8 @@ static rsh_status read_convert_opts(const rsh_convert_opts *opts, rsh_convert_op
     RSH_REQUIRE((!out->ninclude || out->include) && (!out->nexclude || out->exclude) && out->ninclude >= 0 &&
                     out->nexclude >= 0,
                 RSH_EVALUE,
-                "include, exclude: ninclude and nexclude must be the numbers of patterns, got %" PRId64 " and %" PRId64,
+                "include and exclude must have ninclude and nexclude patterns, got %" PRId64 " and %" PRId64 "; a "
+                "count is negative or a list is NULL",
                 out->ninclude, out->nexclude);
     RSH_REQUIRE(out->threads >= 0 && out->threads <= 256, RSH_EVALUE, "threads must be from 0 to 256, got %d",
                 out->threads);

@@ -288,7 +288,8 @@ rsh_status rshi_partial_files(rshi_ckpt_partial *p) {
     if (statvfs(p->home, &v)) return rshi_io_fail(p->home);
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     RSH_REQUIRE(missing <= free_bytes || !v.f_blocks, RSH_EIO,
-                "%s: not enough disk space: the result needs %" PRIu64 " more bytes, %" PRIu64 " are free", p->home,
+                "%s: not enough disk space: the result needs %" PRIu64 " more bytes, but only %" PRIu64 " are free",
+                p->home,
                 missing, free_bytes);
     return RSH_OK;
 }

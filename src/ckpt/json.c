@@ -83,7 +83,7 @@ static rsh_status more_text(rshi_json *j, size_t more) {
     return RSH_OK;
 }
 
-static rsh_status add(rshi_json *j, const void *bytes, size_t n) {
+static rsh_status append_to_text(rshi_json *j, const void *bytes, size_t n) {
     RSH_TRY(more_text(j, n + 1));
     memcpy(j->text + j->length, bytes, n);
     j->length += n;
@@ -108,7 +108,7 @@ static rsh_status add_code(rshi_json *j, uint32_t code) {
         u[n++] = (unsigned char)(0x80 | (code >> 6 & 63));
         u[n++] = (unsigned char)(0x80 | (code & 63));
     }
-    return add(j, u, n);
+    return append_to_text(j, u, n);
 }
 
 static int hex_digit(int c) {
@@ -166,7 +166,7 @@ static rsh_status read_escape(rshi_json *j) {
     const char *found = c > 0 ? strchr(from, c) : NULL;
     if (!found) return unexpected(j, c, "an escape");
     j->from++;
-    return add(j, &to[found - from], 1);
+    return append_to_text(j, &to[found - from], 1);
 }
 
 /* Length in bytes of the UTF-8 sequence that starts with this byte; 0: none does. */
@@ -200,7 +200,7 @@ static rsh_status read_string(rshi_json *j) {
         RSH_TRY(peek(j, &c));
         const unsigned char *p = j->from;
         while (p < j->to && *p != '"' && *p != '\\' && *p >= 32) wide |= *p++ >= 0x80;
-        RSH_TRY(add(j, j->from, (size_t)(p - j->from)));
+        RSH_TRY(append_to_text(j, j->from, (size_t)(p - j->from)));
         j->from = p;
         if (p == j->to && j->left) continue;
         if (p == j->to) return unexpected(j, -1, "the end of a string");
@@ -258,7 +258,7 @@ static rsh_status read_word(rshi_json *j, rshi_json_token *out) {
     while (in_word(c)) {
         char byte = (char)c;
         if (j->length > 400) return rshi_json_fail(j, "number is longer than 400 characters");
-        RSH_TRY(add(j, &byte, 1));
+        RSH_TRY(append_to_text(j, &byte, 1));
         j->from++;
         RSH_TRY(peek(j, &c));
     }

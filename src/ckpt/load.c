@@ -41,7 +41,7 @@ static rsh_status check_tensor(const loading *l, int64_t i) {
     RSH_REQUIRE(same, RSH_EVALUE, "%s: the shape of tensor \"%.200s\" differs from that of the destination, %.300s",
                 c->path, s->name, rsh_layout_text(to));
     RSH_REQUIRE(rsh_sharded_comm(l->to[i]) == l->comm, RSH_EVALUE,
-                "rsh_ckpt_load: tensor \"%.300s\" must be on the comm that is passed", s->name);
+                "rsh_ckpt_load: tensor \"%.300s\" must be on the comm that was passed", s->name);
     RSH_REQUIRE(!rsh_layout_op(to), RSH_EUNSUP, "cannot load tensor \"%.200s\" into a partial layout: %.300s", s->name,
                 rsh_layout_text(to));
     RSH_REQUIRE(!s->packing || rsh_layout_dtype(to) == RSH_U8, RSH_ETYPE,

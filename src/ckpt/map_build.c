@@ -239,7 +239,7 @@ static rsh_status build_stacked(building *b, const rshi_expr *e, const rshi_capt
         RSH_TRY(build_expr(b, e->operand, &with, &v));
         RSH_TRY(add_operand(o, v));
     }
-    RSH_REQUIRE(o->n, RSH_EVALUE, "stack: no tensor matches its operand");
+    RSH_REQUIRE(o->n, RSH_EVALUE, "stack: no tensor matches the operand");
     return RSH_OK;
 }
 

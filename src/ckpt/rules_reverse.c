@@ -117,7 +117,8 @@ static rsh_status add_operands(undoing *u) {
         size_t length = n - from - to;
         if (memchr(middle, '{', length) || memchr(middle, '}', length) || memchr(middle, ',', length) ||
             memchr(middle, '"', length) || memchr(middle, ' ', length))
-            return cannot_reverse(u, "the names of its operands must differ in one place, outside of captures");
+            return cannot_reverse(u, "the names of the operands must differ in exactly one place, outside of "
+                                     "captures");
         rshi_text_add(u->text, "%s%.*s", i ? "," : "", (int)length, middle);
     }
     rshi_text_add(u->text, "}%s", u->name[0] + strlen(u->name[0]) - to);
@@ -127,7 +128,7 @@ static rsh_status add_operands(undoing *u) {
 /* ---- steps ---- */
 
 static rsh_status add_step(undoing *u, undo_step s) {
-    if (u->nsteps == MOST_STEPS) return cannot_reverse(u, "its expression is nested too deep");
+    if (u->nsteps == MOST_STEPS) return cannot_reverse(u, "the expression is nested too deeply");
     u->step[u->nsteps++] = s;
     return RSH_OK;
 }
@@ -195,8 +196,8 @@ static rsh_status add_split(undoing *u, const rshi_expr *e, int ndim) {
     }
     if (s.nsizes != n)
         return cannot_reverse(u,
-                      "the sizes of its operands are unknown; write them after the operands, as in cat(0, a, b, 4, 2), "
-                      "or as segments of the form");
+                      "the sizes of the operands are unknown; write them after the operands, as in cat(0, a, b, 4, "
+                      "2), or as segments of the form");
     return add_step(u, s);
 }
 
@@ -225,7 +226,7 @@ static rsh_status check_same_functions(undoing *u, const rshi_expr *a, const rsh
     bool same = a->op == b->op && a->dim == b->dim && a->groups == b->groups && a->nnumbers == b->nnumbers &&
                 a->noperands == b->noperands;
     for (int64_t i = 0; i < a->nnumbers && same; i++) same = a->number[i] == b->number[i];
-    if (!same) return cannot_reverse(u, "all of its operands must use the same functions");
+    if (!same) return cannot_reverse(u, "all operands must use the same functions");
     for (int64_t i = 0; i < a->noperands; i++) RSH_TRY(check_same_functions(u, &a->operand[i], &b->operand[i]));
     return RSH_OK;
 }
@@ -252,7 +253,7 @@ static rsh_status walk_expr(undoing *u, const rshi_expr *e, int ndim, bool names
             RSH_TRY(walk_expr(u, &e->operand[i], ndim, names || i));
         }
         return RSH_OK;
-    case RSHI_EXPR_SLICE: return cannot_reverse(u, "slice discards elements");
+    case RSHI_EXPR_SLICE: return cannot_reverse(u, "slice discards elements, which cannot be restored");
     case RSHI_EXPR_DEQUANTISE: return cannot_reverse(u, "dequantise cannot restore the quantised values");
     default: return cannot_reverse(u, "the sizes before the reshape are unknown");
     }
@@ -324,7 +325,7 @@ static rsh_status undo_splits(undoing *u) {
     const rshi_expr *inner, *last = NULL;
     bool lists = false; /* without a split, lists of the target are paired with those of the operand */
     rshi_rule_splits(u->rule, &inner);
-    if (inner->op != RSHI_EXPR_NAME) return cannot_reverse(u, "the operand that it splits must be a single tensor");
+    if (inner->op != RSHI_EXPR_NAME) return cannot_reverse(u, "the operand of a split must be a single tensor");
     for (const rshi_expr *e = &u->rule->expr; e != inner; e = e->operand) {
         lists |= e->op != RSHI_EXPR_UNSTACK;
         last = e;

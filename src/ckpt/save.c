@@ -36,7 +36,7 @@ static rsh_status check_tensor(const saving *s, int64_t i) {
                 "rsh_ckpt_save: tensor %" PRId64 " has no name or is NULL", i);
     const rsh_layout *l = rsh_sharded_layout(s->given[i]);
     RSH_REQUIRE(rsh_sharded_comm(s->given[i]) == s->comm, RSH_EVALUE,
-                "rsh_ckpt_save: tensor \"%.300s\" must be on the comm that is passed", s->names[i]);
+                "rsh_ckpt_save: tensor \"%.300s\" must be on the comm that was passed", s->names[i]);
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP,
                 "cannot save tensor \"%.200s\" with a partial layout: %.300s; reshard it first", s->names[i],
                 rsh_layout_text(l));
@@ -47,7 +47,8 @@ static rsh_status check_tensor(const saving *s, int64_t i) {
 
 static rsh_status check_opts(const rsh_save_opts *o) {
     RSH_REQUIRE(o->nmeta >= 0 && (!o->nmeta || (o->keys && o->values)), RSH_EVALUE,
-                "opts->nmeta is %" PRId64 ", but keys or values are NULL", o->nmeta);
+                "rsh_ckpt_save: opts->nmeta must be the number of keys and values, got %" PRId64 "; the count is "
+                "negative or a list is NULL", o->nmeta);
     for (int64_t i = 0; i < o->nmeta; i++)
         RSH_REQUIRE(o->keys[i] && o->values[i] && strncmp(o->keys[i], "reshard.", 8), RSH_EVALUE,
                     "metadata entry %" PRId64 " is NULL, or its key starts with \"reshard.\", which is reserved", i);

@@ -101,7 +101,8 @@ static rsh_status read_description(const rshi_pickle *p, const rshi_pickle_value
     RSH_TRY(rshi_pickle_sizes(p, v->item[2], "the size of a tensor", &d->tensor.ndim, d->tensor.shape));
     RSH_TRY(rshi_pickle_sizes(p, v->item[3], "the strides of a tensor", &nstrides, d->tensor.strides));
     if (nstrides != d->tensor.ndim)
-        return rshi_pickle_fail(p, v, "a tensor has %d sizes and %d strides", d->tensor.ndim, nstrides);
+        return rshi_pickle_fail(p, v, "a tensor must have as many strides as sizes, got %d sizes and %d strides",
+                                      d->tensor.ndim, nstrides);
     d->offset = offset->number;
     const rshi_pickle_value *dtype = t.v3 ? item_of_kind(v, 6, RSHI_PICKLE_CLASS) : NULL;
     if (dtype && dtype->class == RSHI_CLASS_DTYPE) d->tensor.dtype = (rsh_dtype)dtype->number;

@@ -91,8 +91,8 @@ rsh_status rshi_ckpt_add_range_in(rsh_ckpt *c, int64_t tensor, const int64_t *lo
         r.extent[d] = size[d];
     }
     RSH_REQUIRE(first >= 0 && count >= 0 && count <= all && first <= all - count, RSH_EVALUE,
-                "%s: tensor \"%.200s\": a range of %" PRId64 " elements starts at element %" PRId64
-                ", but there are only %" PRId64,
+                "%s: tensor \"%.200s\": a range of %" PRId64 " elements starts at element %" PRId64 ", but the "
+                "tensor has only %" PRId64,
                 c->file[file].name, t->name, count, first, all);
     RSH_REQUIRE(rsh_dtype_bits(t->dtype) % 8 == 0, RSH_EUNSUP,
                 "%s: tensor \"%.200s\": flat ranges are not supported for %s, whose elements are smaller than a byte",

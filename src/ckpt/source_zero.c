@@ -222,9 +222,9 @@ static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, 
     for (; f.n < ngroups && !st; f.n++) {
         const value *v = rshi_pickle_get(group_state(state, f.n), key);
         st = v ? read_flat(r, v, &f.list[f.n])
-               : refuse_value(r, state, "the optimizer state lacks the moments of some groups");
+               : refuse_value(r, state, "the optimizer state must have moments for every group");
         if (!st && f.list[f.n].shape[0] != r->length[f.n])
-            st = refuse_value(r, v, "moments and weights of a group have different lengths");
+            st = refuse_value(r, v, "the moments of a group must have as many elements as its weights");
     }
     if (!st) st = add_flats(r, &f);
     rshi_text_free(&prefix);

@@ -65,7 +65,7 @@ static rsh_status open_archive(rshi_torch_file *s) {
     if (!name)
         return rshi_fail(
             RSH_EVALUE,
-            "%.150s: byte %" PRIu64 ": the zip archive has no \"data.pkl\" (or several); it is not a torch.save file",
+            "%.150s: byte %" PRIu64 ": not a torch.save file: the zip archive must have exactly one \"data.pkl\"",
             s->span.file, s->span.at);
     RSH_TRY(entry_name("", name, strlen(name) - strlen(".pkl") + 1, &s->prefix));
     s->prefix[strlen(s->prefix) - 1] = '/'; /* NAME/data/ */

@@ -173,13 +173,15 @@ out:
 /* ---- exchange and split ---- */
 
 static rsh_status check_messages(const rsh_comm *c, const char *kind, int64_t n, const rsh_message *list) {
-    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: list of %lld %ss at %p is invalid", (long long)n, kind,
+    RSH_REQUIRE(n >= 0 && (!n || list), RSH_EVALUE, "exchange: the number of messages must not be negative, nor "
+                                                    "their list NULL; got %lld %ss at %p", (long long)n, kind,
                 (const void *)list);
     for (int64_t i = 0; i < n; i++) {
         RSH_REQUIRE(list[i].peer >= 0 && list[i].peer < c->size, RSH_EVALUE,
                     "exchange: %s %lld names rank %d, but the comm has %d ranks",
                     kind, (long long)i, list[i].peer, c->size);
-        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE, "exchange: %s %lld has %zu bytes but its data is NULL",
+        RSH_REQUIRE(!list[i].bytes || list[i].data, RSH_EVALUE,
+                "exchange: %s %lld has %zu bytes, but its data is NULL",
                     kind, (long long)i,
                     list[i].bytes);
     }

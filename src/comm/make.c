@@ -49,7 +49,8 @@ static rsh_status make_threads(int n, rsh_comm **comms, rshi_node **nodes) {
 }
 
 rsh_status rsh_comm_threads(int n, rsh_comm **comms) {
-    RSH_REQUIRE(n >= 1 && comms, RSH_EVALUE, "expected at least one rank and room for the comms, got %d ranks at %p",
+    RSH_REQUIRE(n >= 1 && comms, RSH_EVALUE, "rsh_comm_threads: expected n of at least 1 and an array for the "
+                                             "comms, got %d and %p",
                 n, (void *)comms);
     rshi_node **nodes = rshi_alloc((size_t)n, sizeof *nodes);
     if (!nodes) return rshi_nomem();

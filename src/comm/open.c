@@ -92,13 +92,12 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
         return explain_calls(c, other, &a, &b);
     if (strcmp(a.what, b.what) == 0)
         return rshi_fail(RSH_EMISMATCH,
-                         "ranks gave %s different arguments: rank 0 and rank %d both asked for %s, but with "
-                         "different layouts "
-                         "or options",
+                         "ranks passed different arguments to %s: rank 0 and rank %d both passed %s, but with "
+                         "different layouts or options",
                          a.operation, other, *a.what ? a.what : "something");
-    return rshi_fail(RSH_EMISMATCH, "ranks gave %s different arguments: rank 0 asked for %s, rank %d for %s",
+    return rshi_fail(RSH_EMISMATCH, "ranks passed different arguments to %s: rank 0 passed %s, rank %d passed %s",
                      a.operation,
-                     *a.what ? a.what : "one", other, *b.what ? b.what : "another");
+                     *a.what ? a.what : "nothing", other, *b.what ? b.what : "nothing");
 }
 
 static rsh_status compare_openings(rsh_comm *c, const char *operation, const char *what) {

@@ -72,7 +72,7 @@ static rsh_status compare_cards(const rsh_mesh *from, const card *cards, int64_t
     const int64_t *holders = rsh_mesh_ranks(from);
     for (int64_t r = 1; r < ranks; r++)
         RSH_REQUIRE(!memcmp(&cards[r].asks, &cards[0].asks, sizeof cards->asks), RSH_EMISMATCH,
-                    "rsh_dtensor_move: rank %" PRId64 " passed other meshes, placements or requires_grad than rank 0",
+                    "rsh_dtensor_move: ranks %" PRId64 " and 0 passed different meshes, placements or requires_grad",
                     r);
     for (int64_t p = 1; p < rsh_mesh_size(from); p++)
         RSH_REQUIRE(!memcmp(&cards[holders[p]].has, &cards[holders[0]].has, sizeof cards->has), RSH_EMISMATCH,

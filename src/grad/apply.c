@@ -173,7 +173,8 @@ static rsh_status record_links(rshi_entry *n) {
 static rsh_status check_arguments(const rsh_grad_op *op, int nin, rsh_value *const *in, int nout, rsh_value **out) {
     RSH_REQUIRE(op && op->forward, RSH_EVALUE, "rsh_grad_apply: op and its forward function must not be NULL");
     RSH_REQUIRE(nin >= 0 && (!nin || in) && nout > 0 && out, RSH_EVALUE,
-                "%s: the lists of %d inputs%s and %d outputs%s must not be NULL or negative", op->name, nin,
+                "%s: an op needs at least 0 inputs and 1 output, in lists that are not NULL; got %d inputs%s and %d "
+                "outputs%s", op->name, nin,
                 nin > 0 && !in ? " (NULL)" : "", nout, nout > 0 && !out ? " (NULL)" : "");
     return RSH_OK;
 }

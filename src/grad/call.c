@@ -46,8 +46,8 @@ const rsh_layout *rsh_call_output_layout(const rsh_grad_call *c, int i) {
 rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t) {
     rsh_status st = check_out(c, i);
     if (!st && (!t || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
-        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: it is %s", c->op->name, i,
-                       t ? "already set, or this is not forward" : "NULL");
+        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: %s", c->op->name, i,
+                       t ? "each output can be set only once, and only in forward" : "the argument is NULL");
     if (st) rsh_tensor_free(t);
     else c->out[i].tensor = t;
     return st;
@@ -56,8 +56,8 @@ rsh_status rsh_call_set_output(rsh_grad_call *c, int i, rsh_tensor *t) {
 rsh_status rsh_call_set_output_value(rsh_grad_call *c, int i, rsh_value *v) {
     rsh_status st = check_out(c, i);
     if (!st && (!v || c->out[i].tensor || c->out[i].value || c->phase != RSHI_FORWARD))
-        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: it is %s", c->op->name, i,
-                       v ? "already set, or this is not forward" : "NULL");
+        st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: %s", c->op->name, i,
+                       v ? "each output can be set only once, and only in forward" : "the argument is NULL");
     if (!st && (v->refs > 1 || v->node))
         st = rshi_fail(RSH_EVALUE, "%s: cannot set output %d: the value is in use elsewhere", c->op->name, i);
     if (st) rsh_value_free(v);
@@ -103,8 +103,8 @@ const rsh_tensor *rsh_call_output_grad(const rsh_grad_call *c, int i) {
 static rsh_status check_given(const rsh_grad_call *c, int i, const void *what) {
     RSH_TRY(check_in(c, i));
     RSH_REQUIRE(what && !c->edge[i].tensor && !c->edge[i].value && c->phase == RSHI_BACKWARD, RSH_EVALUE,
-                "%s: cannot set the gradient of input %d: it is %s", c->op->name, i,
-                what ? "already set, or this is not backward" : "NULL");
+                "%s: cannot set the gradient of input %d: %s", c->op->name, i,
+                what ? "each gradient can be set only once, and only in backward" : "the argument is NULL");
     return RSH_OK;
 }
 

@@ -48,7 +48,8 @@ static rsh_status add_first(rshi_entry *n, rshi_slot_kind kind, int index, rsh_t
 static rsh_status add_next(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tensor *t) {
     rshi_slot *s = n->saving < n->nslots ? &n->slot[n->saving] : NULL;
     RSH_REQUIRE(s && s->kind == kind && s->index == index, RSH_EVALUE,
-                "%s: part %lld saves something else in slot %d than part 0; all parts must save the same", n->op->name,
+                "%s: part %lld and part 0 save different tensors in slot %d; all parts must save the same tensors "
+                "in the same order", n->op->name,
                 (long long)n->part, n->saving);
     if (t) s->payload->list[n->part] = t;
     return RSH_OK;
@@ -70,7 +71,7 @@ rsh_status rshi_slot_add(rshi_entry *n, rshi_slot_kind kind, int index, rsh_tens
 /* Sets a message if a hook failed without setting one. */
 static rsh_status hook_failed(const char *which, const char *who, rsh_status st, uint64_t sentences) {
     if (rshi_sentences() != sentences) return st;
-    return rshi_fail(st, "the %s hook failed for a tensor that %s saved", which, who);
+    return rshi_fail(st, "the %s hook failed on a tensor that %s saved", which, who);
 }
 
 static rsh_status call_pack(const char *who, rshi_slot *s, rshi_hooks *pair, rsh_value *v) {

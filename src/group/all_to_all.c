@@ -30,7 +30,7 @@ static rsh_status check_tensors(const swap *s) {
         other = rshi_offer_of(t, -1);
         if (!i) first = other;
         RSH_REQUIRE(other.dtype == first.dtype, RSH_ERUNTIME,
-                    "%s: dtypes must be equal: the tensor to rank 0 is %s, the one %s rank %d is %s", s->name,
+                    "%s: dtypes must be equal: the tensor to rank 0 is %s, but the tensor %s rank %d is %s", s->name,
                     rsh_dtype_name((rsh_dtype)first.dtype), out ? "from" : "to", r,
                     rsh_dtype_name((rsh_dtype)other.dtype));
     }
@@ -163,7 +163,8 @@ static rsh_status check_splits(const char *which, const rsh_tensor *t, const int
         RSH_REQUIRE(splits[r] >= 0 && rshi_add(sum, splits[r], &sum), RSH_ERUNTIME,
                     "all_to_all_single: split %d of the %s has an invalid size %lld", r, which, (long long)splits[r]);
     RSH_REQUIRE(!splits || sum == length, RSH_ERUNTIME,
-                "all_to_all_single: split sizes of the %s add up to %lld, dim 0 has size %lld", which, (long long)sum,
+                "all_to_all_single: split sizes of the %s add up to %lld, but dim 0 has size %lld",
+                which, (long long)sum,
                 (long long)length);
     return RSH_OK;
 }

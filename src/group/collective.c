@@ -62,10 +62,11 @@ static const rsh_tensor *common_tensor(const call *c) { return c->from.one ? c->
 
 static rsh_status check_list(const call *c, const side *s) {
     bool wanted = s->where != ROOT || c->comm->rank == c->root;
-    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d gave a list of tensors; only the root, rank %d, may",
+    RSH_REQUIRE(wanted || !s->list, RSH_EVALUE, "%s: rank %d passed a list of tensors; only the root (rank %d) may "
+                                                "pass one",
                 c->name, c->comm->rank, c->root);
     if (!wanted) return RSH_OK;
-    RSH_REQUIRE(s->list, RSH_EVALUE, "%s: rank %d needs a list of tensors", c->name, c->comm->rank);
+    RSH_REQUIRE(s->list, RSH_EVALUE, "%s: rank %d must pass a list of tensors, got NULL", c->name, c->comm->rank);
     RSH_REQUIRE(s->nlist == c->comm->size, RSH_EVALUE,
                 "%s: got %d tensors for a group of %d ranks; one per rank is required", c->name,
                 s->nlist, c->comm->size);

@@ -84,7 +84,8 @@ static rsh_status check_members(const rsh_comm *world, int n, const int *sorted)
 
 /* Creates a handle with sorted members, without a comm. */
 static rsh_status make_handle(int n, const int *ranks, rsh_group **out) {
-    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "group: invalid list of %d ranks%s", n, ranks ? "" : " (NULL)");
+    RSH_REQUIRE(n >= 0 && (!n || ranks), RSH_EVALUE, "group: the number of ranks must not be negative, nor their "
+                                                     "list NULL; got %d ranks%s", n, ranks ? "" : " (NULL)");
     rsh_group *g = RSHI_NEW(rsh_group);
     int *sorted = rshi_alloc((size_t)n, sizeof *sorted);
     if (!g || !sorted) {

@@ -38,7 +38,7 @@ rsh_status rshi_offer_match(const char *name, const rshi_offer *a, const char *w
 static rsh_status compare_roots(const char *name, const rshi_offer *all, int size) {
     for (int r = 1; r < size; r++)
         RSH_REQUIRE(all[r].root == all[0].root, RSH_EVALUE,
-                    "%s: every rank must name the same root: rank 0 names %lld, rank %d names %lld", name,
+                    "%s: every rank must pass the same root: rank 0 passed %lld, rank %d passed %lld", name,
                     (long long)all[0].root,
                     r, (long long)all[r].root);
     return RSH_OK;

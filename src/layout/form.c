@@ -53,7 +53,7 @@ static rsh_status fill_segments(filling *f, int d, int64_t size) {
     int64_t known = known_sum(dim, &hole, &holes);
     const int64_t *sizes = f->sizes && holes == dim->nsegments ? f->sizes[d] : NULL;
     CHECK(f, known <= size && (hole >= 0 || known == size), f->origin.dim[d],
-          "the segments add up to %" PRId64 "%s, dim %d of the tensor has size %" PRId64, known,
+          "the segments add up to %" PRId64 "%s, but dim %d of the tensor has size %" PRId64, known,
           hole >= 0 ? " without the _" : "", d, size);
     if (hole < 0) return RSH_OK;
     CHECK(f, holes == 1 || sizes || f->loose, f->origin.dim[d],
@@ -81,7 +81,7 @@ static rsh_status fill_dims(filling *f, int ndim, const int64_t *shape) {
     rsh_layout_desc *desc = &f->desc;
     for (int d = 0; desc->ndim == RSH_HOLE && d < ndim; d++) desc->dim[d].size = RSH_HOLE;
     if (desc->ndim == RSH_HOLE) desc->ndim = ndim;
-    CHECK(f, desc->ndim == ndim, desc->ndim ? f->origin.dim[0] : 1, "tensor has %d dims, the form has %d", ndim,
+    CHECK(f, desc->ndim == ndim, desc->ndim ? f->origin.dim[0] : 1, "tensor has %d dims, but the form has %d", ndim,
           desc->ndim);
     for (int d = 0; d < ndim; d++) RSH_TRY(fill_dim(f, d, shape[d]));
     return RSH_OK;

@@ -233,7 +233,8 @@ static rsh_status check_range(parser *p, const char *at, int64_t from, int64_t t
     if (from > to) return FAIL_AT(p, at, "ranks %lld-%lld are in descending order; write the smaller one first",
                                   (long long)from, (long long)to);
     if (to - from == positions - 1) return RSH_OK;
-    return FAIL_AT(p, at, "%lld-%lld are %llu ranks, but the mesh has %lld positions", (long long)from, (long long)to,
+    return FAIL_AT(p, at, "%lld-%lld names %llu ranks, but the mesh has %lld positions",
+                          (long long)from, (long long)to,
                    (unsigned long long)(to - from) + 1, (long long)positions);
 }
 
@@ -245,7 +246,8 @@ static rsh_status parse_ranks(parser *p) {
         RSH_TRY(parse_numbers(p, "a rank", &p->desc->ranks, &n));
         RSH_TRY(expect(p, ']', "\",\" or \"]\""));
         if (!positions || n == positions) return RSH_OK;
-        return FAIL_AT(p, at, "got %lld ranks for a mesh of %lld positions", (long long)n, (long long)positions);
+        return FAIL_AT(p, at, "expected %lld ranks (one per mesh position), got %lld", (long long)positions,
+                       (long long)n);
     }
     RSH_TRY(parse_number(p, "\"[\" or a rank", &from));
     RSH_TRY(expect(p, '-', "\"-\""));

@@ -114,7 +114,7 @@ static rsh_status fill_bags(bagging *a, const table *t, rsh_tensor *y) {
     char *at = rsh_tensor_data(y);
     int64_t bytes = t->columns * (int64_t)rsh_dtype_size(t->dtype);
     if (a->mode == RSH_BAG_MAX && !(a->most = rshn_malloc((size_t)(a->bags.nbags * t->columns + 1) * sizeof *a->most)))
-        return rshn_fail(RSH_ENOMEM, "no memory for the maxima of %lld bags", (long long)a->bags.nbags);
+        return rshn_fail(RSH_ENOMEM, "out of memory for the maxima of %lld bags", (long long)a->bags.nbags);
     for (int64_t b = 0; b < a->bags.nbags; b++) (a->mode == RSH_BAG_MAX ? max_bag : sum_bag)(a, t, b, at + b * bytes);
     return RSH_OK;
 }

@@ -150,7 +150,7 @@ rsh_status rshn_shorten(const rshn_bags *b, const rsh_value *table, int64_t firs
     double *power = rshn_malloc((size_t)(limit + 1) * sizeof *power),
            *all = rshn_malloc((size_t)(limit + 1) * sizeof *all);
     int64_t n = rows && power && all ? distinct_rows(b, t, first, rows) : -1;
-    rsh_status st = n < 0 ? rshn_fail(RSH_ENOMEM, "no memory to limit the norms of the rows of a table") : RSH_OK;
+    rsh_status st = n < 0 ? rshn_fail(RSH_ENOMEM, "out of memory: cannot limit the norms of table rows") : RSH_OK;
     for (int64_t i = 0; i < n; i++) power[i] = row_power(t, rows[i], p);
     if (comm) st = rsh_comm_agree(comm, st);
     if (comm && !st && n) st = rsh_comm_allreduce(comm, power, all, n, RSH_F64, isinf(p) ? RSH_OP_MAX : RSH_OP_SUM);

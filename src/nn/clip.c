@@ -65,8 +65,7 @@ static rsh_status replication_of(const char *path, const rsh_layout *l, double *
     }
     if (!even)
         return rshn_fail(RSH_EUNSUP,
-                         "cannot clip: elements of the gradient of \"%s\" are replicated different "
-                         "numbers of times",
+                         "cannot clip: all elements of the gradient of \"%s\" must have the same number of replicas",
                          path);
     use_axes(&desc->flat, &used);
     for (int a = 0; a < desc->naxes; a++)

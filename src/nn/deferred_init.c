@@ -36,7 +36,7 @@ rsh_status rshn_defer_parameter(rsh_module *m, const char *name, rsh_dtype dtype
     rsh_value *v = NULL;
     rshn_init *kept = rshn_malloc(sizeof *kept);
     rsh_status st =
-        kept ? tensor_without_memory(dtype, ndim, sizes, &t) : rshn_fail(RSH_ENOMEM, "no memory for a parameter");
+        kept ? tensor_without_memory(dtype, ndim, sizes, &t) : rshn_fail(RSH_ENOMEM, "out of memory for a parameter");
     if (!st) st = rsh_value_adopt_tensor(t, true, &v);
     if (st) rsh_tensor_free(t);
     if (!st) st = rsh_module_set_parameter(m, name, v);

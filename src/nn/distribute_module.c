@@ -49,7 +49,7 @@ static void free_called(void *ctx) {
 
 static rsh_status add_hook(const distributing *d, rsh_module *m, rshn_hook hook) {
     called *c = rshn_malloc(sizeof *c);
-    if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a hook of a %s", m->kind->name);
+    if (!c) return rshn_fail(RSH_ENOMEM, "out of memory for a hook of a %s", m->kind->name);
     *c = (called){*d->how, rsh_mesh_hold(d->change->mesh)};
     hook.ctx = c;
     hook.drop = free_called;

@@ -19,7 +19,7 @@ rsh_status rshn_ranks_of(const rsh_group *group, rshn_ranks **out) {
         return rshn_fail(RSH_EVALUE, "this rank is not a member of the group; "
                                      "call it on members only");
     rshn_ranks *r = rshn_malloc(sizeof *r + (size_t)n * sizeof *r->at);
-    if (!r) return rshn_fail(RSH_ENOMEM, "no memory for a list of %d ranks", n);
+    if (!r) return rshn_fail(RSH_ENOMEM, "out of memory for a list of %d ranks", n);
     *r = (rshn_ranks){.refs = 1, .n = n};
     for (int i = 0; i < n; i++) {
         int global = -1;

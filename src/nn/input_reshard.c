@@ -156,7 +156,7 @@ static uint64_t version_of(const rsh_value *v) {
 static rsh_status pack_tensor(void *ctx, rsh_value *v, void **packed) {
     call *c = ctx;
     kept *k = rshn_calloc(1, sizeof *k);
-    if (!k) return rshn_fail(RSH_ENOMEM, "no memory for a saved tensor");
+    if (!k) return rshn_fail(RSH_ENOMEM, "out of memory for a saved tensor");
     bool cut = is_cut(c->asked, v) && !is_own(c, rsh_value_part(v, 0));
     rsh_status st = cut ? keep_chunk(c, v, k) : rsh_value_detach(v, &k->left);
     k->version = version_of(v);
@@ -224,7 +224,7 @@ static rsh_status note_own(void *ctx, const char *path, rsh_module *owner, const
 
 static rsh_status call_new(request *r, rsh_module *m, call **out) {
     call *c = rshn_calloc(1, sizeof *c);
-    if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
+    if (!c) return rshn_fail(RSH_ENOMEM, "out of memory for a call of %s", m->kind->name);
     c->asked = r;
     r->refs++;
     rsh_status st = rsh_module_each_parameter(m, false, note_own, c);
@@ -267,7 +267,7 @@ static rsh_status pop_hooks(void *ctx, rsh_module *m, rsh_value *const *in, rsh_
 
 static rsh_status request_new(rsh_mesh *mesh, int dim, const rsh_input_reshard_opts *o, request **out) {
     request *r = rshn_calloc(1, sizeof *r);
-    if (!r) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of rsh_input_reshard");
+    if (!r) return rshn_fail(RSH_ENOMEM, "out of memory for the hooks of rsh_input_reshard");
     const char *check = getenv("RESHARD_CHECK");
     r->refs = 1;
     r->mesh = rsh_mesh_hold(mesh);

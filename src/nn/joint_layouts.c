@@ -31,7 +31,7 @@ static numbering *find_numbering(const describing *d, const rsh_comm *comm) {
 static rsh_status number_ranks(describing *d, rsh_comm *comm) {
     int size = rsh_comm_size(comm);
     int64_t mine = rsh_comm_rank(d->comm), *ranks = rshn_malloc((size_t)size * sizeof *ranks);
-    rsh_status st = rsh_comm_agree(comm, ranks ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %d ranks", size));
+    rsh_status st = rsh_comm_agree(comm, ranks ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for %d ranks", size));
     if (!st) st = rsh_comm_allgather(comm, &mine, ranks, sizeof mine);
     d->at[d->n++] = (numbering){comm, ranks};
     return st;
@@ -68,7 +68,8 @@ static rsh_status renumber_boxes(rsh_layout_desc desc, const int64_t *ranks, rsh
     for (int64_t i = 0; i < desc.nboxes; i++) total += desc.boxes[i].nranks;
     rsh_ranked_box *boxes = rshn_malloc((size_t)desc.nboxes * sizeof *boxes);
     int64_t *list = rshn_malloc((size_t)total * sizeof *list);
-    rsh_status st = boxes && list ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld boxes", (long long)desc.nboxes);
+    rsh_status st = boxes && list ? RSH_OK : rshn_fail(RSH_ENOMEM,
+            "out of memory for %lld boxes", (long long)desc.nboxes);
     for (int64_t i = 0; !st && i < desc.nboxes; i++) {
         boxes[i] = desc.boxes[i];
         boxes[i].ranks = list + used;
@@ -85,7 +86,7 @@ static rsh_status renumber_mesh(rsh_layout_desc desc, const int64_t *ranks, rsh_
     int64_t n = 1;
     for (int a = 0; a < desc.naxes; a++) n *= desc.axis[a].size;
     int64_t *list = rshn_malloc((size_t)n * sizeof *list);
-    if (!list) return rshn_fail(RSH_ENOMEM, "no memory for %lld ranks", (long long)n);
+    if (!list) return rshn_fail(RSH_ENOMEM, "out of memory for %lld ranks", (long long)n);
     for (int64_t i = 0; i < n; i++) list[i] = ranks[desc.ranks ? desc.ranks[i] : desc.first_rank + i];
     desc.ranks = list;
     if (!desc.naxes) { /* a layout without axes belongs to rank 0 */
@@ -124,7 +125,7 @@ static rsh_status join_texts(const rshn_joint *j, char **out, uint64_t *bytes) {
     *bytes = 0;
     for (int64_t i = 0; i < j->n; i++) *bytes += strlen(rsh_layout_text(j->layout[i])) + 1;
     char *text = rshn_malloc(*bytes + 1), *at = text;
-    if (!text) return rshn_fail(RSH_ENOMEM, "no memory for the texts of %lld layouts", (long long)j->n);
+    if (!text) return rshn_fail(RSH_ENOMEM, "out of memory for the texts of %lld layouts", (long long)j->n);
     for (int64_t i = 0; i < j->n; i++) at = stpcpy(at, rsh_layout_text(j->layout[i])) + 1;
     *out = text;
     return RSH_OK;
@@ -156,7 +157,7 @@ static rsh_status send_texts(rsh_comm *comm, int leader, const char *mine, uint6
     for (int r = 0; send && r < size; r++)
         if (r != me) send[n++] = (rsh_message){r, (void *)(uintptr_t)mine, bytes};
     rsh_status st = send ? rsh_comm_exchange(comm, n, send, 0, NULL)
-                         : rshn_fail(RSH_ENOMEM, "no memory to send layouts to %d ranks", size);
+                         : rshn_fail(RSH_ENOMEM, "out of memory: cannot send layouts to %d ranks", size);
     rshn_free(send);
     return st;
 }
@@ -170,7 +171,7 @@ static rsh_status parse_texts(rshn_joint *j, int class, const char *text) {
 /* So far this rank's layouts are at class 0.  Moves them to their own class and receives the others. */
 static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *leader, const char *mine) {
     rsh_layout **all = rshn_calloc((size_t)(j->nclasses * j->n) + 1, sizeof *all);
-    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for the layouts of %d classes", j->nclasses);
+    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for the layouts of %d classes", j->nclasses);
     NN_TRY(rsh_comm_agree(j->comm, st));
     memcpy(all + j->mine * j->n, j->layout, (size_t)j->n * sizeof *all);
     rshn_free(j->layout);
@@ -178,7 +179,7 @@ static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *l
     for (int k = 0; k < j->nclasses; k++) {
         uint64_t bytes = cards[leader[k]].bytes;
         char *theirs = rshn_malloc(bytes + 1);
-        st = theirs ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for the texts of layouts");
+        st = theirs ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for the texts of layouts");
         st = rsh_comm_agree(j->comm, st);
         if (!st) st = send_texts(j->comm, leader[k], mine, bytes, theirs);
         if (!st && k != j->mine) st = parse_texts(j, k, theirs);
@@ -208,7 +209,7 @@ static rsh_status classify(rshn_joint *j) {
     card own = {0}, *cards = rshn_malloc((size_t)size * sizeof *cards);
     int *leader = rshn_malloc((size_t)size * sizeof *leader);
     char *text = NULL;
-    rsh_status st = cards && leader ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %d ranks", size);
+    rsh_status st = cards && leader ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for %d ranks", size);
     if (!st) st = join_texts(j, &text, &own.bytes);
     if (!st) own.hash = rshn_hash(0, text, own.bytes);
     st = rsh_comm_agree(j->comm, st);
@@ -246,7 +247,7 @@ rsh_status rshn_joint_make(rsh_comm *comm, rsh_status status, int64_t n, const c
     if (!status) {
         out->layout = rshn_calloc((size_t)n + 1, sizeof *out->layout);
         d.at = rshn_malloc(((size_t)n + 1) * sizeof *d.at);
-        if (!out->layout || !d.at) status = rshn_fail(RSH_ENOMEM, "no memory for %lld layouts", (long long)n);
+        if (!out->layout || !d.at) status = rshn_fail(RSH_ENOMEM, "out of memory for %lld layouts", (long long)n);
     }
     rsh_status st = compare_names(comm, status, n, names, values);
     if (!st) st = rsh_comm_agree(comm, describe_all(out, values, &d));
@@ -272,7 +273,7 @@ rsh_status rshn_joint_tensor(const rshn_joint *j, int class, int64_t i, const rs
     const rsh_layout *l = rshn_joint_layout(j, class, i);
     const rsh_tensor **part = NULL;
     int64_t n = rshn_joint_first(j, j->mine, i) == rshn_joint_first(j, class, i) ? rsh_value_nparts(value) : 0;
-    if (n && !(part = rshn_malloc((size_t)n * sizeof *part))) return rshn_fail(RSH_ENOMEM, "no memory for parts");
+    if (n && !(part = rshn_malloc((size_t)n * sizeof *part))) return rshn_fail(RSH_ENOMEM, "out of memory for parts");
     for (int64_t k = 0; k < n; k++) part[k] = rsh_value_part(value, k);
     rsh_status st = rsh_sharded_from_tensors(j->comm, l, n, part, out);
     rshn_free(part);

@@ -23,7 +23,7 @@ static void record_source(rshn_chunk *c, const rsh_value *v, const rsh_tensor *t
 
 rsh_status rshn_chunk_new(rsh_stash *stash, rsh_comm *comm, const rsh_value *v, int dim, rshn_chunk **out) {
     rshn_chunk *c = rshn_calloc(1, sizeof *c);
-    if (!c) return rshn_fail(RSH_ENOMEM, "no memory for a chunk of a saved tensor");
+    if (!c) return rshn_fail(RSH_ENOMEM, "out of memory for a chunk of a saved tensor");
     c->refs = 1;
     c->comm = comm;
     record_source(c, v, rsh_value_part(v, 0));

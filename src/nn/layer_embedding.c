@@ -140,7 +140,8 @@ static rsh_status read_opts(const char *layer, int64_t rows, int64_t columns, co
     if (o.padded) {
         e->padding = o.padding < 0 ? o.padding + rows : o.padding;
         if (e->padding < 0 || e->padding >= rows)
-            return rshn_fail(RSH_EVALUE, "%s: padding must be a row of the table, got %lld of %lld rows", layer,
+            return rshn_fail(RSH_EVALUE, "%s: padding must be a row of the table, got %lld for a table of %lld rows",
+                                         layer,
                              (long long)o.padding, (long long)rows);
     }
     if (!(o.max_norm >= 0) || !(e->norm_type > 0))

@@ -27,7 +27,7 @@ static rsh_status add_alias(naming *w, const char *path, const rsh_value *v) {
     NN_TRY(RSHN_GROW(a->at, a->n + 1, &a->room));
     rshn_tied_path one = {rshn_duplicate(path), rshn_duplicate(w->first[i].path)};
     a->at[a->n++] = one; /* freed with the others if memory has run out */
-    return one.path && one.first ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
+    return one.path && one.first ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for the path \"%s\"", path);
 }
 
 static rsh_status note_path(void *ctx, const char *path, rsh_module *owner, const char *name, rsh_value *v) {
@@ -38,7 +38,7 @@ static rsh_status note_path(void *ctx, const char *path, rsh_module *owner, cons
     if (was) return add_alias(w, path, v);
     NN_TRY(RSHN_GROW(w->first, w->n + 1, &w->room));
     char *copy = rshn_duplicate(path);
-    if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
+    if (!copy) return rshn_fail(RSH_ENOMEM, "out of memory for the path \"%s\"", path);
     w->first[w->n].value = v;
     w->first[w->n++].path = copy;
     return RSH_OK;

@@ -26,7 +26,7 @@ rsh_status rsh_module_new(const rsh_module_kind *kind, const void *state, rsh_mo
     if (!m || !copy) {
         rshn_free(m);
         rshn_free(copy);
-        return rshn_fail(RSH_ENOMEM, "no memory for a %s", kind->name);
+        return rshn_fail(RSH_ENOMEM, "out of memory for a %s", kind->name);
     }
     if (state) memcpy(copy, state, kind->state_bytes);
     *m = (rsh_module){.refs = 1, .kind = kind, .state = copy, .training = true};

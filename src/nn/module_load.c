@@ -48,7 +48,7 @@ static rsh_status add_item(loading *l, int64_t tensor, home home, const char *na
     NN_TRY(RSHN_GROW(l->at, l->n + 1, &l->room));
     item *it = &l->at[l->n++];
     *it = (item){.tensor = tensor, .home = home, .name = rshn_duplicate(name)};
-    if (!it->name) return rshn_fail(RSH_ENOMEM, "no memory for the name \"%s\"", name);
+    if (!it->name) return rshn_fail(RSH_ENOMEM, "out of memory for the name \"%s\"", name);
     return rshn_zeros_like(like, &it->fresh);
 }
 
@@ -181,7 +181,7 @@ static rsh_status compare_names(loading *l, const char *path) {
     if (l->o.map) NN_TRY(rsh_ckpt_map(l->files, l->o.map, &l->mapped));
     l->ckpt = l->mapped ? l->mapped : l->files;
     l->used = rshn_calloc((size_t)rsh_ckpt_ntensors(l->ckpt) + 1, 1);
-    if (!l->used) return rshn_fail(RSH_ENOMEM, "no memory to load a checkpoint");
+    if (!l->used) return rshn_fail(RSH_ENOMEM, "out of memory: cannot load a checkpoint");
     NN_TRY(request_model(l));
     NN_TRY(request_extra(l));
     NN_TRY(request_state(l));
@@ -214,7 +214,7 @@ static rsh_status make_lists(const loading *l, const rshn_joint *j, const int64_
     size_t most = (size_t)(j->n * j->nclasses) + 1;
     out->name = rshn_malloc(most * sizeof *out->name);
     out->tensor = rshn_calloc(most, sizeof *out->tensor);
-    if (!out->name || !out->tensor) return rshn_fail(RSH_ENOMEM, "no memory to load %zu tensors", most);
+    if (!out->name || !out->tensor) return rshn_fail(RSH_ENOMEM, "out of memory: cannot load %zu tensors", most);
     for (int64_t k = 0; k < j->n; k++) NN_TRY(list_one(l, j, k, &l->at[index[k]], out));
     return RSH_OK;
 }
@@ -232,7 +232,8 @@ static rsh_status list_wanted(const loading *l, wanted *w) {
     w->value = rshn_malloc(most * sizeof *w->value);
     w->name = rshn_malloc(most * sizeof *w->name);
     w->index = rshn_malloc(most * sizeof *w->index);
-    if (!w->value || !w->name || !w->index) return rshn_fail(RSH_ENOMEM, "no memory to load %zu tensors", most - 1);
+    if (!w->value || !w->name || !w->index) return rshn_fail(RSH_ENOMEM,
+            "out of memory: cannot load %zu tensors", most - 1);
     for (int64_t i = 0; i < l->n; i++) {
         if (l->at[i].is_number) continue;
         w->value[w->n] = l->at[i].fresh;

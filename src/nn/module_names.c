@@ -12,7 +12,7 @@ rsh_status rshn_grow(void **list, int64_t n, int64_t *room, size_t size) {
     if (n <= *room) return RSH_OK;
     int64_t more = n < 2 * *room ? 2 * *room : n < 4 ? 4 : n;
     void *grown = rshn_realloc(*list, (size_t)more * size);
-    if (!grown) return rshn_fail(RSH_ENOMEM, "no memory for a list of %lld items", (long long)more);
+    if (!grown) return rshn_fail(RSH_ENOMEM, "out of memory for a list of %lld items", (long long)more);
     *list = grown;
     *room = more;
     return RSH_OK;
@@ -72,7 +72,7 @@ static rsh_status find_or_add_slot(rsh_module *m, const char *name, rshn_slot_ki
     if (*out) return RSH_OK;
     NN_TRY(RSHN_GROW(m->slot, m->nslots + 1, &m->slot_room));
     char *copy = rshn_duplicate(name);
-    if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the name \"%s\"", name);
+    if (!copy) return rshn_fail(RSH_ENOMEM, "out of memory for the name \"%s\"", name);
     *out = &m->slot[m->nslots++];
     **out = (rshn_slot){.kind = kind, .name = copy};
     return RSH_OK;

@@ -40,7 +40,7 @@ static rsh_status list_values(saving *s) {
     s->value = rshn_malloc(((size_t)s->n + 1) * sizeof *s->value);
     s->tensor = rshn_calloc((size_t)s->n + 1, sizeof *s->tensor);
     if (!s->name || !s->value || !s->tensor)
-        return rshn_fail(RSH_ENOMEM, "no memory to save %lld tensors", (long long)s->n);
+        return rshn_fail(RSH_ENOMEM, "out of memory: cannot save %lld tensors", (long long)s->n);
     for (int64_t i = 0; i < s->n; i++) {
         s->name[i] = rsh_state_dict_name(s->all, i);
         s->value[i] = rsh_state_dict_value(s->all, i);

@@ -140,7 +140,7 @@ static rsh_status check_names(const loading *l) {
 
 static rsh_status check_all(loading *l, rsh_module *m) {
     l->used = rshn_calloc((size_t)rsh_state_dict_count(l->d) + 1, 1);
-    if (!l->used) return rshn_fail(RSH_ENOMEM, "no memory to load a state dict");
+    if (!l->used) return rshn_fail(RSH_ENOMEM, "out of memory: cannot load a state dict");
     l->step = check_step;
     rsh_status st = visit_slots(l, m, &(prefix){""});
     if (!st) st = check_names(l);

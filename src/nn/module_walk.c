@@ -19,7 +19,7 @@ static int64_t home_of(const rshn_seen *s, const void *p) {
 static rsh_status grow_seen(rshn_seen *s) {
     rshn_seen more = {.room = s->room ? 2 * s->room : 32};
     more.at = rshn_calloc((size_t)more.room, sizeof *more.at);
-    if (!more.at) return rshn_fail(RSH_ENOMEM, "no memory to walk over %lld modules", (long long)more.room);
+    if (!more.at) return rshn_fail(RSH_ENOMEM, "out of memory: cannot walk over %lld modules", (long long)more.room);
     for (int64_t i = 0; i < s->room; i++)
         if (s->at[i]) more.at[home_of(&more, s->at[i])] = s->at[i];
     more.n = s->n;
@@ -121,7 +121,7 @@ static rsh_status visit_value(value_walk *w, const char *path, rsh_module *m, co
     if (was && !w->tied) return RSH_OK;
     size_t before = strlen(path), bytes = before + strlen(slot->name) + 2;
     char *whole = rshn_malloc(bytes);
-    if (!whole) return rshn_fail(RSH_ENOMEM, "no memory for the path of \"%s\"", slot->name);
+    if (!whole) return rshn_fail(RSH_ENOMEM, "out of memory for the path of \"%s\"", slot->name);
     snprintf(whole, bytes, "%s%s%s", path, before ? "." : "", slot->name);
     rsh_status st = w->fn(w->ctx, whole, m, slot->name, slot->value);
     rshn_free(whole);

@@ -102,7 +102,7 @@ static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **o
     NN_TRY(rsh_tensor_empty(rsh_value_dtype(x), rsh_value_ndim(x), rsh_value_shape(x), &u));
     numbering n = {.u = u, .seed = seed};
     rshn_spread(rsh_tensor_count(u), GRAIN, number_range, &n);
-    rsh_status st = n.failed ? rshn_fail(RSH_ENOMEM, "dropout: no memory for random numbers") : RSH_OK;
+    rsh_status st = n.failed ? rshn_fail(RSH_ENOMEM, "dropout: out of memory for random numbers") : RSH_OK;
     if (!st) st = rsh_value_adopt_tensor(u, false, out);
     if (st) rsh_tensor_free(u);
     return st;

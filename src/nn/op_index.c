@@ -183,7 +183,8 @@ static rsh_status embedding_forward(rsh_grad_call *c) {
     a->before = rshn_sizes_of(weight);
     int64_t rows = rsh_value_shape(rsh_call_input_value(c, 1))[0];
     if (a->padding < -1 || a->padding >= rows)
-        return rshn_fail(RSH_EINDEX, "embedding: padding must be -1 or a row of the weight, got %lld of %lld rows",
+        return rshn_fail(RSH_EINDEX, "embedding: padding must be -1 or a row of the weight, got %lld for a weight "
+                                     "of %lld rows",
                          (long long)a->padding, (long long)rows);
     to.at[to.n++] = a->before.at[1];
     NN_TRY(rshn_own_start(c, 1, 0, &a->start));

@@ -30,8 +30,8 @@ static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out)
         bool alike = rsh_tensor_ndim(t) == to.n;
         for (int d = 0; alike && d < to.n; d++) alike = d == dim || rsh_tensor_shape(t)[d] == to.at[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "cat: shapes %s and %s must be equal except in dim %d", rshn_shape_text(first),
-                             rshn_shape_text(t), dim);
+            return rshn_fail(RSH_EVALUE, "cat: shapes must be equal except in dim %d, got %s and %s", dim,
+                             rshn_shape_text(first), rshn_shape_text(t));
         if (rsh_tensor_dtype(t) != rsh_tensor_dtype(first))
             return rshn_fail(RSH_ETYPE, "cat: dtypes must be equal, got %s and %s",
                              rsh_dtype_name(rsh_tensor_dtype(first)), rsh_dtype_name(rsh_tensor_dtype(t)));
@@ -110,8 +110,8 @@ static rsh_status cat_rule(rsh_rule_dims *io) {
         bool alike = x->ndim == first->ndim;
         for (int d = 0; alike && d < x->ndim; d++) alike = d == j->dim || x->shape[d] == first->shape[d];
         if (!alike)
-            return rshn_fail(RSH_EVALUE, "cat: shapes %s and %s must be equal except in dim %d",
-                             rshn_sizes_text(first->ndim, first->shape), rshn_sizes_text(x->ndim, x->shape), j->dim);
+            return rshn_fail(RSH_EVALUE, "cat: shapes must be equal except in dim %d, got %s and %s", j->dim,
+                             rshn_sizes_text(first->ndim, first->shape), rshn_sizes_text(x->ndim, x->shape));
         for (int d = 0; d < x->ndim; d++) rshn_rule_letter(x, d, d);
         rshn_rule_range(x, j->dim, y->shape[j->dim], 0);
         y->shape[j->dim] += x->shape[j->dim];
@@ -352,8 +352,8 @@ rsh_status rsh_nn_split(rsh_value *x, int64_t size, int dim, int n, rsh_value **
     if (size < 1) return rshn_fail(RSH_EVALUE, "split: size must be at least 1, got %lld", (long long)size);
     int64_t pieces = length ? (length - 1) / size + 1 : 1;
     if (pieces != n)
-        return rshn_fail(RSH_EVALUE, "split: a dim of %lld elements does not give %d pieces of size %lld but %lld",
-                         (long long)length, n, (long long)size, (long long)pieces);
+        return rshn_fail(RSH_EVALUE, "split: expected %d pieces, but a dim of %lld elements has %lld of size %lld",
+                         n, (long long)length, (long long)pieces, (long long)size);
     return split_apply("split", x, &s, out);
 }
 

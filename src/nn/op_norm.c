@@ -51,8 +51,8 @@ static rsh_status check_affine(const char *name, const char *what, const rsh_ten
     bool alike = rsh_tensor_ndim(t) == ndims;
     for (int d = 0; alike && d < ndims; d++) alike = rsh_tensor_shape(t)[d] == rsh_tensor_shape(x)[nd - ndims + d];
     if (!alike)
-        return rshn_fail(RSH_EVALUE, "%s: x is %s; for its last %d dims, %s has the wrong shape %s", name,
-                         rshn_shape_text(x), ndims, what, rshn_shape_text(t));
+        return rshn_fail(RSH_EVALUE, "%s: %s must have the shape of the last %d dims of x, got %s for x %s", name, what,
+                         ndims, rshn_shape_text(t), rshn_shape_text(x));
     return RSH_OK;
 }
 
@@ -60,9 +60,8 @@ static rsh_status check_shapes(const char *name, const norm_attrs *a, const rsh_
     NN_TRY(rshn_needs_alike(name, 3, in));
     if (a->ndims < 1 || a->ndims > rsh_tensor_ndim(in[0]))
         return rshn_fail(RSH_EVALUE,
-                         "%s: x is %s; the number of normalized dims must be 1 to its number of dims, "
-                         "got %d",
-                         name, rshn_shape_text(in[0]), a->ndims);
+                         "%s: the number of normalized dims must be 1 to %d for x %s, got %d", name,
+                         rsh_tensor_ndim(in[0]), rshn_shape_text(in[0]), a->ndims);
     NN_TRY(check_affine(name, "weight", in[0], a->ndims, in[1]));
     return check_affine(name, "bias", in[0], a->ndims, in[2]);
 }

@@ -25,7 +25,7 @@ static rsh_status add_parameter(void *ctx, const char *path, rsh_module *owner, 
                          rsh_dtype_name(rsh_value_dtype(v)));
     NN_TRY(RSHN_GROW(o->trained, o->n + 1, &o->room));
     char *copy = rshn_duplicate(path);
-    if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
+    if (!copy) return rshn_fail(RSH_ENOMEM, "out of memory for the path \"%s\"", path);
     o->trained[o->n++] = (rshn_trained){.path = copy, .parameter = rsh_value_hold(v), .lr_scale = 1};
     return RSH_OK;
 }
@@ -33,7 +33,7 @@ static rsh_status add_parameter(void *ctx, const char *path, rsh_module *owner, 
 rsh_status rshn_optimizer_make(rsh_module *m, const rshn_optimizer_kind *kind, double lr, rsh_optimizer **out) {
     if (!m || !out) return rshn_fail(RSH_EVALUE, "cannot create an optimizer: %s is NULL", m ? "out" : "m");
     rsh_optimizer *o = rshn_calloc(1, sizeof *o);
-    if (!o) return rshn_fail(RSH_ENOMEM, "no memory for an optimizer");
+    if (!o) return rshn_fail(RSH_ENOMEM, "out of memory for an optimizer");
     o->kind = kind;
     o->lr = lr;
     rsh_status st = rsh_module_each_parameter(m, false, add_parameter, o);

@@ -144,7 +144,7 @@ static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value
 /* Settings are kept unless the dict has them; other state is that of a new optimizer. */
 static rsh_status new_state(const rsh_optimizer *o, const rsh_state_dict *d, bool copies, rshn_trained **fresh) {
     *fresh = rshn_calloc((size_t)o->n, sizeof **fresh);
-    if (!*fresh) return rshn_fail(RSH_ENOMEM, "no memory to load the state of an optimizer");
+    if (!*fresh) return rshn_fail(RSH_ENOMEM, "out of memory: cannot load the state of an optimizer");
     for (int64_t i = 0; i < o->n; i++) {
         (*fresh)[i].lr_scale = o->trained[i].lr_scale;
         (*fresh)[i].weight_decay = o->trained[i].weight_decay;

@@ -93,7 +93,8 @@ static rsh_status find_input(const rsh_module *m, const char *name, int *at) {
 
 static rsh_status add_prepared(const rsh_module *m, const rsh_prepare *from, int at, int n, rshn_prepared *p) {
     if (at >= n)
-        return rshn_fail(RSH_EVALUE, "%s: the style lists entry %d, but there are only %d", m->kind->name, at, n);
+        return rshn_fail(RSH_EVALUE, "%s: the style lists input or output %d, but the module has only %d",
+                                     m->kind->name, at, n);
     if (p->at[at].listed) return rshn_fail(RSH_EVALUE, "%s: the style lists input %d twice", m->kind->name, at);
     p->at[at] = (rshn_bringing){true, from->leave, from->is, from->becomes};
     return RSH_OK;
@@ -125,7 +126,8 @@ static rsh_status list_outputs(const rsh_style *s, const rsh_module *m, rshn_pre
 static rsh_status plan_prepare(const rsh_style *s, rsh_module *m, rshn_tree_change *c) {
     rshn_prepared in = {.local = s->local_input}, out = {.local = s->local_output};
     if (s->ninputs < 0 || s->noutputs < 0 || (s->ninputs && !s->inputs) || (s->noutputs && !s->outputs))
-        return rshn_fail(RSH_EVALUE, "style: the list of %d inputs or of %d outputs is NULL, or a count is negative",
+        return rshn_fail(RSH_EVALUE, "style: ninputs and noutputs must be the lengths of the lists, got %d and %d; "
+                                     "a count is negative or a list is NULL",
                          s->ninputs, s->noutputs);
     NN_TRY(list_inputs(s, m, &in));
     if (s->noutputs) NN_TRY(list_outputs(s, m, &out));

@@ -38,8 +38,7 @@ static rsh_status descend(descent *d, rsh_module *m, const char *steps) {
         int more = snprintf(d->path + before, sizeof d->path - before, "%s%s", before ? "." : "", s->name);
         if (before + (size_t)more >= sizeof d->path)
             return rshn_fail(RSH_EVALUE,
-                             "path \"%s\" matches a module "
-                             "whose path is too long",
+                             "path \"%s\" matches a module with a path that is too long",
                              steps);
         NN_TRY(descend(d, s->child, steps + n + (steps[n] == '.')));
         d->path[before] = 0;

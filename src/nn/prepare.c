@@ -128,7 +128,7 @@ static void mix_prepared(rshn_tree_change *c, const rshn_prepared *p) {
 
 static rsh_status add_prepare_hook(rshn_tree_change *c, rsh_module *m, const rshn_prepared *how, rshn_hook hook) {
     rshn_prepared *p = rshn_malloc(sizeof *p);
-    if (!p) return rshn_fail(RSH_ENOMEM, "no memory for the hooks of a %s", m->kind->name);
+    if (!p) return rshn_fail(RSH_ENOMEM, "out of memory for the hooks of a %s", m->kind->name);
     mix_prepared(c, how);
     *p = *how;
     p->mesh = rsh_mesh_hold(c->mesh);

@@ -15,7 +15,7 @@ uint64_t rshn_hash_text(uint64_t h, const char *text) { return rshn_hash(h, text
 rsh_status rshn_ranks_compare(rsh_comm *comm, rsh_status ready, const void *mine, size_t bytes, int *other) {
     int size = rsh_comm_size(comm);
     char *all = ready ? NULL : rshn_malloc((size_t)size * bytes);
-    if (!ready && !all) ready = rshn_fail(RSH_ENOMEM, "no memory to compare %d ranks", size);
+    if (!ready && !all) ready = rshn_fail(RSH_ENOMEM, "out of memory: cannot compare %d ranks", size);
     rsh_status st = rsh_comm_agree(comm, ready);
     if (!st) st = rsh_comm_allgather(comm, mine, all, bytes);
     *other = 0;

@@ -226,7 +226,7 @@ static rsh_status save_inputs(again *a, rsh_value *const *in) {
 
 static rsh_status begin_call(rsh_module *m, rsh_value *const *in, again **out) {
     again *a = rshn_calloc(1, sizeof *a);
-    if (!a) return rshn_fail(RSH_ENOMEM, "no memory for a call of %s", m->kind->name);
+    if (!a) return rshn_fail(RSH_ENOMEM, "out of memory for a call of %s", m->kind->name);
     a->m = rsh_module_hold(m);
     a->random = rsh_random_get_state();
     rsh_status st = save_inputs(a, in);

@@ -68,7 +68,7 @@ static rsh_status check_plan(work *w) {
     if (!w->root || !w->plan) return rshn_fail(RSH_EVALUE, "rsh_shard_module: %s is NULL", w->root ? "plan" : "m");
     NN_TRY(rshn_plan_check(w->plan));
     w->at = rshn_calloc((size_t)w->plan->n + 1, sizeof *w->at);
-    if (!w->at) return rshn_fail(RSH_ENOMEM, "no memory for a plan of %lld entries", (long long)w->plan->n);
+    if (!w->at) return rshn_fail(RSH_ENOMEM, "out of memory for a plan of %lld entries", (long long)w->plan->n);
     NN_TRY(rshn_ranks_of(w->group, &w->ranks));
     return find_targets(w);
 }
@@ -153,7 +153,7 @@ static rsh_status retarget_hooks(const work *w) {
 
 static rsh_status install_plan(const work *w) {
     int64_t added = 0, *ids = rshn_calloc((size_t)w->plan->n + 1, sizeof *ids);
-    rsh_status st = ids ? retarget_hooks(w) : rshn_fail(RSH_ENOMEM, "no memory for the hooks of a plan");
+    rsh_status st = ids ? retarget_hooks(w) : rshn_fail(RSH_ENOMEM, "out of memory for the hooks of a plan");
     if (!st) st = add_hooks(w, &added, ids);
     st = rshn_group_agree(w->group, st);
     if (!st)

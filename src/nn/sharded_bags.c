@@ -20,7 +20,7 @@ static rsh_status gather_list(const rshn_cut_weight *w, const int64_t *n, const 
     rsh_sharded *parts = NULL, *whole = NULL;
     int64_t *all = rshn_malloc((size_t)(total + 1) * sizeof *all);
     rsh_memory memory = {(void *)(uintptr_t)mine, NULL};
-    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld indices", (long long)total);
+    rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for %lld indices", (long long)total);
     if (!st) st = rshn_rows_layout(w->comm, RSH_I64, 1, &total, n, &from);
     if (!st) st = rshn_whole_layout(w, RSH_I64, 1, &total, RSH_OP_NONE, &to);
     if (!st) st = rsh_sharded_wrap(w->comm, from, &memory, &parts);
@@ -129,7 +129,7 @@ static rsh_status look_up_max(const rshn_cut_weight *w, const rshn_lookup *l, rs
     rows.mode = RSH_BAG_SUM;
     rows.padding = -1;
     single.start = rshn_malloc((size_t)(mine->n + 1) * sizeof *single.start);
-    rsh_status st = single.start ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld bags", (long long)mine->n);
+    rsh_status st = single.start ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for %lld bags", (long long)mine->n);
     st = rsh_comm_agree(w->comm, st);
     for (int64_t i = 0; !st && i <= mine->n; i++) single.start[i] = i;
     if (!st) st = look_up(w, &rows, &single, NULL, &fetched);

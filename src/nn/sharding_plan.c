@@ -10,7 +10,7 @@
 rsh_status rsh_sharding_plan_new(rsh_sharding_plan **out) {
     if (!out) return rshn_fail(RSH_EVALUE, "rsh_sharding_plan_new: out is NULL");
     *out = rshn_calloc(1, sizeof **out);
-    return *out ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for a sharding plan");
+    return *out ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for a sharding plan");
 }
 
 void rsh_sharding_plan_free(rsh_sharding_plan *p) {
@@ -27,7 +27,7 @@ static rsh_status add_entry(rsh_sharding_plan *p, rshn_entry entry, const char *
     if (!p || !path) return rshn_fail(RSH_EVALUE, "cannot add to a sharding plan: %s is NULL", p ? "path" : "p");
     NN_TRY(RSHN_GROW(p->entry, p->n + 1, &p->room));
     entry.path = rshn_duplicate(path);
-    if (!entry.path) return rshn_fail(RSH_ENOMEM, "no memory for the path \"%s\"", path);
+    if (!entry.path) return rshn_fail(RSH_ENOMEM, "out of memory for the path \"%s\"", path);
     entry.spec = rsh_spec_hold(entry.spec);
     p->entry[p->n++] = entry;
     return RSH_OK;

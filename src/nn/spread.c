@@ -47,7 +47,7 @@ rsh_status rshn_cut_weight_of(const char *layer, const rsh_value *weight, rshn_c
 rsh_status rshn_agree_on_rows(rsh_comm *comm, rsh_status mine, int64_t rows, int64_t **counts, int64_t *total) {
     int size = rsh_comm_size(comm);
     int64_t *all = rshn_malloc((size_t)size * sizeof *all);
-    if (!mine && !all) mine = rshn_fail(RSH_ENOMEM, "no memory for the rows of %d ranks", size);
+    if (!mine && !all) mine = rshn_fail(RSH_ENOMEM, "out of memory for the rows of %d ranks", size);
     NN_TRY((rshn_free(mine ? all : NULL), rsh_comm_agree(comm, mine)));
     rsh_status st = rsh_comm_allgather(comm, &rows, all, sizeof rows);
     *total = 0;

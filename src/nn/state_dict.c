@@ -33,7 +33,7 @@ static int64_t *slot_of(const rsh_state_dict *d, const char *name) {
 
 static rsh_status rehash(rsh_state_dict *d, int64_t nslots) {
     int64_t *slots = rshn_calloc((size_t)nslots, sizeof *slots);
-    if (!slots) return rshn_fail(RSH_ENOMEM, "no memory for a state dict of %lld entries", (long long)d->n);
+    if (!slots) return rshn_fail(RSH_ENOMEM, "out of memory for a state dict of %lld entries", (long long)d->n);
     rshn_free(d->slots);
     d->slots = slots;
     d->nslots = nslots;
@@ -44,7 +44,7 @@ static rsh_status rehash(rsh_state_dict *d, int64_t nslots) {
 rsh_status rsh_state_dict_new(rsh_state_dict **out) {
     if (!out) return rshn_fail(RSH_EVALUE, "rsh_state_dict_new: out is NULL");
     rsh_state_dict *d = rshn_calloc(1, sizeof *d);
-    if (!d) return rshn_fail(RSH_ENOMEM, "no memory for a state dict");
+    if (!d) return rshn_fail(RSH_ENOMEM, "out of memory for a state dict");
     rsh_status st = rehash(d, 16);
     if (st) rshn_free(d);
     else *out = d;
@@ -86,7 +86,7 @@ rsh_status rsh_state_dict_set(rsh_state_dict *d, const char *name, rsh_value *va
     NN_TRY(RSHN_GROW(d->at, d->n + 1, &d->room));
     if (2 * (d->n + 1) > d->nslots) NN_TRY(rehash(d, 2 * d->nslots));
     char *copy = rshn_duplicate(name);
-    if (!copy) return rshn_fail(RSH_ENOMEM, "no memory for the name \"%s\"", name);
+    if (!copy) return rshn_fail(RSH_ENOMEM, "out of memory for the name \"%s\"", name);
     d->at[d->n] = (entry){copy, rsh_value_hold(value)};
     *slot_of(d, name) = ++d->n;
     return RSH_OK;

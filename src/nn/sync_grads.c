@@ -75,8 +75,8 @@ static rsh_status decide_way(listing *l, const char *path, const rshn_gradient *
         NN_TRY(find_line(l, g, &e->line));
     } else {
         return rshn_fail(RSH_EUNSUP,
-                         "cannot sync \"%s\": %d ranks share it, and the group of %d ranks contains only "
-                         "some of these and others",
+                         "cannot sync \"%s\": the %d ranks that share it must contain the whole group (%d ranks), "
+                         "be an equal share of it, or have at most one rank in common with it",
                          path, g->n, ranks);
     }
     return RSH_OK;
@@ -96,8 +96,8 @@ static rsh_status check_tied(const listing *l, const char *path, const entry *e)
         const entry *first = &l->at[i];
         if (first->parameter != e->parameter || (first->way == e->way && first->line == e->line)) continue;
         return rshn_fail(RSH_EUNSUP,
-                         "cannot sync \"%s\": it is tied, but its gradient is complete in one place and "
-                         "partial in another",
+                         "cannot sync \"%s\": the parameter is tied, but its gradient is complete under one path "
+                         "and partial under another",
                          path);
     }
     return RSH_OK;
@@ -146,8 +146,8 @@ static rsh_status make_lines(listing *l) {
         rsh_status st = RSH_OK;
         if (!even)
             st = rshn_fail(RSH_EUNSUP,
-                           "cannot sync: %d ranks share parameters, but other ranks of the group share "
-                           "them differently",
+                           "cannot sync: %d ranks share parameters, but other ranks of the group share them in sets "
+                           "of another size",
                            l->line[i].n);
         NN_TRY(rsh_comm_agree(comm, st));
     }
@@ -224,7 +224,7 @@ static rsh_status combine_all(rsh_group *group, const listing *l, const unsigned
 
 static rsh_status sync_listed(rsh_group *group, listing *l) {
     unsigned char *mine = rshn_malloc((size_t)l->n + 1), *any = rshn_malloc((size_t)l->n + 1);
-    rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "no memory for %lld gradients", (long long)l->n);
+    rsh_status st = mine && any ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for %lld gradients", (long long)l->n);
     st = rshn_group_agree(group, st);
     if (!st) st = find_wanted(group, l, mine, any);
     if (!st) st = make_lines(l);

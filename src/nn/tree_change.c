@@ -15,7 +15,7 @@ void rshn_change_mix(rshn_tree_change *c, const void *data, size_t bytes) {
 static rsh_status check_places(const rshn_tree_change *c, const char *path, int ndim, const rsh_place *are,
                                const rsh_place *places, const char *why) {
     if (rsh_places_equal(ndim, rsh_mesh_ndim(c->mesh), are, places)) return RSH_OK;
-    return rshn_fail(RSH_EVALUE, "\"%s\" %s with other placements; all uses must agree", path, why);
+    return rshn_fail(RSH_EVALUE, "\"%s\" %s with different placements; all uses must agree", path, why);
 }
 
 /* A value that is already distributed must be distributed in the same way. */
@@ -72,8 +72,8 @@ static rsh_status compare_plans(const rshn_tree_change *c, rsh_comm *comm, rsh_s
     NN_TRY(rshn_ranks_compare(comm, mine, &c->print, sizeof c->print, &other));
     if (!other) return RSH_OK;
     return rshn_fail(RSH_EMISMATCH,
-                     "rank %d of the mesh plans other placements or hooks than rank 0; all ranks must "
-                     "pass the same plan",
+                     "ranks %d and 0 of the mesh plan different placements or hooks; all ranks must pass the same "
+                     "plan",
                      other);
 }
 

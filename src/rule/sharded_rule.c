@@ -100,10 +100,11 @@ static rsh_status note_dim(matching *m, int i, int d, const rsh_dim *dim) {
 static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     const rsh_layout_desc *l = rsh_layout_describe(rsh_value_layout(v));
     if (l->is_boxes || l->flat.naxes) return fail_unsupported(m, "the layout must give each rank of a mesh one part");
-    if (l->op) return fail_unsupported(m, "inputs must not be partial");
+    if (l->op) return fail_unsupported(m, "inputs must not be partial; reduce them first");
     RSH_REQUIRE(!m->comm || rsh_value_comm(v) == m->comm, RSH_EVALUE, "%s: sharded tensors must have the same comm",
                 m->q.op->name);
-    if (m->mesh && !same_mesh(m->mesh, l)) return fail_unsupported(m, "their meshes have different ranks");
+    if (m->mesh && !same_mesh(m->mesh, l)) return fail_unsupported(m,
+            "the meshes of the inputs must have the same axes and ranks");
     m->mesh = l;
     m->comm = rsh_value_comm(v);
     for (int d = 0; d < l->ndim; d++) RSH_TRY(note_dim(m, i, d, &l->dim[d]));

@@ -53,10 +53,11 @@ static rsh_status find_op(solving *s) {
     for (int i = 0; i < r->nin; i++) {
         if (!is_placed(s, i) || place_of(s, i)->kind != RSH_PLACE_PARTIAL) continue;
         rsh_op op = place_of(s, i)->op;
-        if (r->in[i].term == RSH_TERM_NONE) return reject(s, "input %d is partial, but the op is not linear in it", i);
-        if (s->op && op != s->op) return reject(s, "partial inputs have different ops");
+        if (r->in[i].term == RSH_TERM_NONE) return reject(s,
+                "input %d is partial, but the op is not linear in this input; reduce it first", i);
+        if (s->op && op != s->op) return reject(s, "partial inputs have different reductions");
         if (!r->moves_only && op != RSH_OP_SUM && op != RSH_OP_AVG)
-            return reject(s, "partial inputs must have op sum or avg, got \"%s\"", rsh_op_name(op));
+            return reject(s, "partial inputs must have reduction sum or avg, got \"%s\"", rsh_op_name(op));
         s->op = op;
     }
     return RSH_OK;
@@ -103,7 +104,7 @@ static rsh_status make_partial(solving *s, int term) {
         *place_of(s, i) = rsh_place_partial(s->op);
         return RSH_OK;
     }
-    return reject(s, "a plain tensor would be added once for each coordinate");
+    return reject(s, "a plain tensor would be added once by each rank; distribute it first");
 }
 
 static rsh_status check_term(solving *s, int term) {
@@ -117,7 +118,7 @@ static rsh_status check_term(solving *s, int term) {
 static rsh_status make_terms_partial(solving *s) {
     const rsh_rule_dims *r = &s->m->dims;
     if (s->summed && s->op && s->op != RSH_OP_SUM)
-        return reject(s, "a sum over a cut dim cannot be combined with partial inputs of op \"%s\"",
+        return reject(s, "a sum over a cut dim cannot be combined with partial inputs of reduction \"%s\"",
                       rsh_op_name(s->op));
     if (s->summed) s->op = RSH_OP_SUM;
     s->partial = s->op != RSH_OP_NONE;

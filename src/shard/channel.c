@@ -98,7 +98,8 @@ rsh_status rshi_channel_connect(rshi_channels *c, rshi_channel *ch, rshi_handle 
     const rshi_ends *ends = ops->reach(comm, ch->peer, shown);
     RSH_REQUIRE(ends, RSH_EUNSUP, "rank %d cannot map the memory of rank %d", comm->rank, ch->peer);
     ch->end = find_end(ends, comm->rank);
-    RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, which expects none", comm->rank, ch->peer);
+    RSH_REQUIRE(ch->end, RSH_ERUNTIME, "rank %d has messages for rank %d, but that rank expects none",
+                                       comm->rank, ch->peer);
     if (ch->sent) ch->peer_taken = ops->reach(comm, ch->peer, ch->end->taken);
     if (ch->taken) ch->peer_sent = ops->reach(comm, ch->peer, ch->end->sent);
     ch->buffer = ops->reach(comm, ch->peer, ends->buffer);

@@ -76,7 +76,8 @@ rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     if (readers.reader < 0)
         rshi_set_detail(detail);
     else
-        rshi_fail(status, "%.900s; after another %.2g seconds rank %d may still be reading this rank's memory", detail,
+        rshi_fail(status, "%.900s; waited another %.2g seconds, but rank %d may still be reading this rank's memory",
+                          detail,
                   readers.watch.waited, readers.reader);
     return status;
 }

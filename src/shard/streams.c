@@ -33,7 +33,7 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
     qsort(list, (size_t)item->nshifts, sizeof *list, by_value);
     for (int64_t i = 1; i < item->nshifts; i++)
         RSH_REQUIRE(list[i] != list[i - 1], RSH_ERUNTIME,
-                    "invalid plan: a rank sends two contributions to the same element of rank %lld",
+                    "invalid plan: one rank sends two contributions to the same element of rank %lld",
                     (long long)t->dst.rank);
     return RSH_OK;
 }

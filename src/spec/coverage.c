@@ -18,7 +18,8 @@ static rsh_status check_inside(int64_t i, const rsh_shard_meta *m, int ndim, con
 
 rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int ndim, const int64_t *size) {
     int64_t volume = 0, whole;
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "the number of shards must not be negative, nor their list "
+                                                      "NULL; got %lld shards%s", (long long)n,
                 shards ? "" : " (NULL)");
     RSH_TRY(rshi_size_check(ndim, size));
     RSH_REQUIRE(rshi_product(ndim, size, &whole), RSH_EVALUE, "tensor has more than 2^63 elements");
@@ -27,7 +28,7 @@ rsh_status rsh_shards_check_tensor(int64_t n, const rsh_shard_meta *shards, int 
         if (!rshi_add(volume, rsh_shard_meta_count(&shards[i]), &volume)) volume = INT64_MAX;
     }
     RSH_REQUIRE(volume == whole, RSH_EVALUE,
-                "shards must cover the tensor: they have %lld elements together, the tensor has %lld",
+                "shards must cover the tensor: they have %lld elements together, but the tensor has %lld",
                 (long long)volume, (long long)whole);
     return RSH_OK;
 }

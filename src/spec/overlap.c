@@ -241,7 +241,8 @@ static rsh_status fail_pair(const search *s) {
 }
 
 rsh_status rsh_shards_check_overlap(int64_t n, const rsh_shard_meta *shards) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "the number of shards must not be negative, nor their list "
+                                                      "NULL; got %lld shards%s", (long long)n,
                 shards ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));

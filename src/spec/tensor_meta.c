@@ -28,7 +28,8 @@ static rsh_status check_props(const rsh_tensor_props *p) {
 /* ---- creating ---- */
 
 static rsh_status check_shards(int64_t n, const rsh_shard_meta *shards, int ndim) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "the number of shards must not be negative, nor their list "
+                                                      "NULL; got %lld shards%s", (long long)n,
                 shards ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         RSH_TRY(rshi_shard_meta_check(&shards[i], i));

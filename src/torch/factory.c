@@ -101,7 +101,7 @@ rsh_status rsh_torch_randn(const rsh_spec *spec, int ndim, const int64_t *size, 
 
 static rsh_status make_like(const rsh_torch_tensor *t, const rsh_tensor_props *given, bool zero,
                             rsh_torch_tensor **out) {
-    RSH_REQUIRE(t && out, RSH_EVALUE, "cannot create a tensor like another: t and out must not be NULL");
+    RSH_REQUIRE(t && out, RSH_EVALUE, "cannot create a tensor like t: t and out must not be NULL");
     rsh_tensor_props props = given ? *given : t->props;
     if (!given) props.requires_grad = false;
     RSH_TRY(rshi_props_check(&props));

@@ -37,13 +37,15 @@ static const char *find_difference(const rsh_tensor_props *a, const rsh_tensor_p
 }
 
 static rsh_status check_own(int64_t n, const rsh_shard *shards, int ndim, const int64_t *size, int rank) {
-    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "invalid list of %lld shards%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || shards), RSH_EVALUE, "the number of shards must not be negative, nor their list "
+                                                      "NULL; got %lld shards%s", (long long)n,
                 shards ? "" : " (NULL)");
     RSH_REQUIRE(size, RSH_EVALUE, "global size is NULL");
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "cannot have %d dims: expected 0 to %d", ndim,
                 RSH_MAX_NDIM);
     for (int d = 0; d < ndim; d++)
-        RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "global size %lld of dim %d is invalid; use -1 to have it computed",
+        RSH_REQUIRE(size[d] >= -1, RSH_EVALUE, "global size must be at least -1 (-1: compute it), got %lld for dim "
+                                               "%d",
                     (long long)size[d], d);
     for (int64_t i = 0; i < n; i++) RSH_TRY(check_shard(&shards[i], i, rank));
     for (int64_t i = 1; i < n; i++) {
@@ -135,9 +137,10 @@ static rsh_status check_given_size(const account *given, const whole *w) {
 static rsh_status stack_shards(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
         RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE,
-                    "computing the global size requires one shard on every rank; rank %d has %lld", r,
+                    "computing the global size requires exactly one shard on every rank, but rank %d has %lld", r,
                     (long long)account_of(o, r)->nshards);
-    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE, "shards have %d dims, the tensor has %d", w->shards[0].ndim,
+    RSH_REQUIRE(w->shards[0].ndim == w->ndim, RSH_EVALUE,
+            "shards have %d dims, but the tensor has %d", w->shards[0].ndim,
                 w->ndim);
     memcpy(w->size, w->shards[0].sizes, sizeof w->size);
     w->size[0] = 0;

@@ -5,10 +5,10 @@
 
 static rsh_status check_shape(const rsh_tensor *t, const rsh_shard_meta *m) {
     int ndim = rsh_tensor_ndim(t);
-    RSH_REQUIRE(ndim == m->ndim, RSH_EVALUE, "shard metadata have %d dims, the tensor has %d", m->ndim, ndim);
+    RSH_REQUIRE(ndim == m->ndim, RSH_EVALUE, "shard metadata have %d dims, but the tensor has %d", m->ndim, ndim);
     for (int d = 0; d < ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(t)[d] == m->sizes[d], RSH_EVALUE,
-                    "shard metadata have size %lld along dim %d, the tensor has %lld", (long long)m->sizes[d], d,
+                    "shard metadata have size %lld along dim %d, but the tensor has %lld", (long long)m->sizes[d], d,
                     (long long)rsh_tensor_shape(t)[d]);
     return RSH_OK;
 }
@@ -24,7 +24,8 @@ rsh_status rsh_shard_make(const rsh_tensor *tensor, const rsh_shard_meta *meta, 
                     "placement is \"%s\", but the tensor is in CPU memory", text);
     }
     rsh_shard s = {.meta = *meta, .props = props ? *props : rsh_tensor_get_props(tensor)};
-    RSH_REQUIRE(s.props.dtype == rsh_tensor_dtype(tensor), RSH_EVALUE, "properties have dtype %s, the tensor has %s",
+    RSH_REQUIRE(s.props.dtype == rsh_tensor_dtype(tensor), RSH_EVALUE,
+            "properties have dtype %s, but the tensor has %s",
                 rsh_dtype_name(s.props.dtype), rsh_dtype_name(rsh_tensor_dtype(tensor)));
     RSH_TRY(rsh_tensor_view(tensor, 0, rsh_tensor_ndim(tensor), rsh_tensor_shape(tensor), rsh_tensor_strides(tensor),
                             &s.tensor));
@@ -55,7 +56,8 @@ rsh_status rshi_shard_check(const rsh_shard *s, int64_t i) {
     RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld must be strided", (long long)i);
     RSH_REQUIRE(rsh_tensor_dense(s->tensor), RSH_EVALUE, "shard %lld must be contiguous", (long long)i);
     RSH_REQUIRE(s->props.dtype == rsh_tensor_dtype(s->tensor), RSH_EVALUE,
-                "shard %lld: properties have dtype %s, the tensor has %s", (long long)i, rsh_dtype_name(s->props.dtype),
+                "shard %lld: properties have dtype %s, but the tensor has %s",
+                (long long)i, rsh_dtype_name(s->props.dtype),
                 rsh_dtype_name(rsh_tensor_dtype(s->tensor)));
     return RSH_OK;
 }

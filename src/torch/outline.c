@@ -14,7 +14,7 @@ rsh_status rshi_group_take(rsh_group *given, rsh_group **group, rsh_comm **comm)
 rsh_status rshi_props_check(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "sharded tensor: unknown dtype %d", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED, RSH_EVALUE, "only strided tensors can be sharded");
-    RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "memory format must be contiguous");
+    RSH_REQUIRE(p->memory_format == RSH_CONTIGUOUS, RSH_EVALUE, "memory_format must be contiguous");
     RSH_REQUIRE(!p->requires_grad || rshi_dtype_has_grad(p->dtype), RSH_ERUNTIME,
                 "dtype %s cannot require a gradient; use a float or complex dtype", rsh_dtype_name(p->dtype));
     return RSH_OK;

@@ -39,7 +39,7 @@ static rsh_status build_by_rank(int ndim, const int64_t *size, const rsh_spec *s
 /* Results are written only on success, so they are first computed in temporary memory. */
 rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                                 int *ranks) {
-    RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank: spec, ranks and out must be given");
+    RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank: spec, ranks and out must not be NULL");
     rsh_shard_meta *list = rshi_calloc((size_t)W, sizeof *list);
     int *order = rshi_calloc((size_t)W, sizeof *order);
     rsh_status st = list && order ? build_by_rank(ndim, size, spec, W, list, order) : rshi_nomem();
@@ -74,11 +74,11 @@ static rsh_status check_dims(int ndim, const rsh_spec *from, const rsh_spec *to,
 }
 
 static rsh_status check_local(const rsh_tensor *local, const rsh_shard_meta *m) {
-    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "local tensor has %d dims, its chunk has %d",
+    RSH_REQUIRE(rsh_tensor_ndim(local) == m->ndim, RSH_EVALUE, "local tensor has %d dims, but its chunk has %d",
                 rsh_tensor_ndim(local), m->ndim);
     for (int d = 0; d < m->ndim; d++)
         RSH_REQUIRE(rsh_tensor_shape(local)[d] == m->sizes[d], RSH_EVALUE,
-                    "local tensor has size %lld along dim %d, its chunk has %lld",
+                    "local tensor has size %lld along dim %d, but its chunk has %lld",
                     (long long)rsh_tensor_shape(local)[d], d, (long long)m->sizes[d]);
     return RSH_OK;
 }

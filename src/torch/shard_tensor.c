@@ -35,7 +35,7 @@ static rsh_status check_own(const cutting *c, const rsh_torch_tensor *const *out
                 "source rank %d is out of range; the group has ranks 0 to %d",
                 c->src_rank, c->comm->size - 1);
     RSH_REQUIRE(c->props.dtype == rsh_tensor_dtype(c->tensor), RSH_EVALUE,
-                "properties have dtype %s, the tensor has %s",
+                "properties have dtype %s, but the tensor has %s",
                 rsh_dtype_name(c->props.dtype), rsh_dtype_name(rsh_tensor_dtype(c->tensor)));
     return RSH_OK;
 }

@@ -10,7 +10,7 @@ static rsh_status compare_ranks(const int *saved, const int *now) {
     static const char *const names[RSHI_STATE_RANKS] = {"group rank", "global rank", "group size", "global size"};
     for (int i = 0; i < RSHI_STATE_RANKS; i++)
         RSH_REQUIRE(saved[i] == now[i], RSH_ERUNTIME,
-                    "cannot load: the tensor was saved with %s %d, now it is %d; use rsh_torch_load_resharded",
+                    "cannot load: the tensor was saved with %s %d, but now it is %d; use rsh_torch_load_resharded",
                     names[i],
                     saved[i], now[i]);
     return RSH_OK;
@@ -126,7 +126,8 @@ static rsh_status add_state(loading *l, const rshi_state *s, int64_t number) {
 }
 
 static rsh_status read_states(loading *l, int64_t n, const void *const *data, const size_t *bytes) {
-    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE, "invalid list of %lld states%s", (long long)n,
+    RSH_REQUIRE(n >= 0 && (!n || (data && bytes)), RSH_EVALUE,
+            "the number of states must not be negative, nor their list NULL; got %lld states%s", (long long)n,
                 data && bytes ? "" : " (NULL)");
     for (int64_t i = 0; i < n; i++) {
         rshi_state s;

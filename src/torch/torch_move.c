@@ -7,11 +7,11 @@
 
 /* Checks that `out` has the whole shape, and that the tensor can be converted to its dtype. */
 static rsh_status check_whole(const rsh_torch_tensor *t, const rsh_tensor *out) {
-    RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "out has %d dims, the tensor has %d",
+    RSH_REQUIRE(rsh_tensor_ndim(out) == rsh_torch_ndim(t), RSH_EVALUE, "out has %d dims, but the tensor has %d",
                 rsh_tensor_ndim(out), rsh_torch_ndim(t));
     for (int d = 0; d < rsh_torch_ndim(t); d++)
         RSH_REQUIRE(rsh_tensor_shape(out)[d] == rshi_torch_shape(t)[d], RSH_EVALUE,
-                    "out has size %lld along dim %d, the tensor has %lld", (long long)rsh_tensor_shape(out)[d], d,
+                    "out has size %lld along dim %d, but the tensor has %lld", (long long)rsh_tensor_shape(out)[d], d,
                     (long long)rshi_torch_shape(t)[d]);
     return rsh_dtype_check_convert(rsh_torch_dtype(t), rsh_tensor_dtype(out));
 }

@@ -121,7 +121,7 @@ def back():
     r = run("convert", "mapped.safetensors", "again.safetensors", "--from", "x.rules", "--reverse", "--verify")
     assert r.returncode == 0, r.stderr
     assert st.read("again.safetensors")[0] == model
-    for text, why in (("w = interleave(0, 2, {c,d})\n*\n", "sizes of its operands are unknown"), ("t = slice(a, 0, 0, 1)\n*\n", "slice"),
+    for text, why in (("w = interleave(0, 2, {c,d})\n*\n", "sizes of the operands are unknown"), ("t = slice(a, 0, 0, 1)\n*\n", "slice"),
                       ("drop a\n*\n", "dropped tensors cannot be restored"), ("*.w -> w\n*\n", "cannot be derived")):
         write_rules(text)
         r = run("convert", "mapped.safetensors", "no", "--from", "x.rules", "--reverse")

@@ -77,7 +77,7 @@ static void what_is_wrong_is_named(void **state) {
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"range\": [1, 4]}")), RSH_EVALUE,
                  "the parts of tensor \"w\" do not make a whole tensor");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"range\": [2, 5]}")), RSH_EVALUE,
-                 "a range of 3 elements starts at element 2, but there are only 4");
+                 "a range of 3 elements starts at element 2, but the tensor has only 4");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 5]]}")), RSH_EVALUE,
                  "in dim 0, but the dim has size 4");
     expect_words(INDEX(PARTS("u8", "[4]", "{\"file\": \"a.bin\", \"offset\": 0, \"box\": [[0, 4], [0, 1]]}")),

@@ -209,7 +209,7 @@ static void a_pack_hook_that_fails_fails_the_op(void **state) {
     push(&k);
     FAILS(RSH_EIO, "the disk is full", small_mul(v[0], v[0], &v[1]));
     k = (keeper){.fail_pack_silently = true};
-    FAILS(RSH_EIO, "the pack hook failed for a tensor that mul saved", small_mul(v[0], v[0], &v[1]));
+    FAILS(RSH_EIO, "the pack hook failed on a tensor that mul saved", small_mul(v[0], v[0], &v[1]));
     k = (keeper){.change = true};
     FAILS(RSH_ERUNTIME, "must not change a tensor in place, but it changed one that mul saved",
           small_mul(v[0], v[0], &v[1]));
@@ -399,7 +399,7 @@ static void hooks_that_fail_fail_the_slot(void **state) {
     rsh_value *x = small_leaf(N, X, true), *a = NULL;
     rsh_saved *s = NULL;
     push(&k);
-    FAILS(RSH_EIO, "the pack hook failed for a tensor that rsh_saved_new saved", rsh_saved_new(x, &s));
+    FAILS(RSH_EIO, "the pack hook failed on a tensor that rsh_saved_new saved", rsh_saved_new(x, &s));
     assert_null(s);
     k = (keeper){.give_short = true};
     OK(rsh_saved_new(x, &s));

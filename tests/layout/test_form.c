@@ -170,7 +170,7 @@ static void forms_that_fit_no_tensor_are_refused_when_they_are_read(void **state
         {"[...] boxes 0:[0:1]", 7, "\"boxes\" cannot be used with [...]"},
         {"[_, 3]/x{4,4} on x=2", 8, "sizes add up to 8, expected 6"},
         {"[_, 4] boxes 0:[0:2,0:4] 1:[3:5,0:4]", 8, "no box holds element [2,0]"},
-        {"[...] on x=4@[0,1]", 14, "2 ranks for a mesh of 4 positions"},
+        {"[...] on x=4@[0,1]", 14, "expected 4 ranks (one per mesh position), got 2"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -196,10 +196,10 @@ typedef struct misfit {
 static void tensors_that_do_not_fit_are_refused_at_the_place(void **state) {
     static const misfit table[] = {
         {"[_, 8]", 2, {4, 9}, 5, "size 8 does not match dim 1 of the tensor, which has size 9"},
-        {"[_, _]", 3, {4, 9, 1}, 2, "tensor has 3 dims, the form has 2"},
-        {"f32[]", 1, {4}, 1, "tensor has 1 dim, the form has 0"},
-        {"[(4|2)/x] on x=2", 1, {7}, 2, "the segments add up to 6, dim 0 of the tensor has size 7"},
-        {"[(4|_|2)/x] on x=2", 1, {5}, 2, "the segments add up to 6 without the _, dim 0 of the tensor has size 5"},
+        {"[_, _]", 3, {4, 9, 1}, 2, "tensor has 3 dims, but the form has 2"},
+        {"f32[]", 1, {4}, 1, "tensor has 1 dim, but the form has 0"},
+        {"[(4|2)/x] on x=2", 1, {7}, 2, "the segments add up to 6, but dim 0 of the tensor has size 7"},
+        {"[(4|_|2)/x] on x=2", 1, {5}, 2, "the segments add up to 6 without the _, but dim 0 of the tensor has size 5"},
         {"[(_|_)/x] on x=2", 1, {4}, 2, "dim 0 has 2 segments of size _; only one can be inferred"},
         {"[_,\n _/x{4,4}] on x=2", 2, {4, 9}, 4, "sizes add up to 8, expected 9"},
         {"[...]/x{4,4} on x=2", 2, {3, 3}, 7, "sizes add up to 8, expected 9"},

@@ -67,7 +67,7 @@ static void shapes_that_do_not_match_are_refused(void **state) {
     refused(rsh_nn_reshape(F(2, 3), SIZES(4, -1), out()), RSH_EVALUE, "reshape");
     refused(rsh_nn_expand(F(2, 3), SIZES(4, 3), out()), RSH_EVALUE, "expand");
     refused(rsh_nn_expand(F(2, 3), SIZES(3), out()), RSH_EVALUE, "expand");
-    refused(rsh_nn_split(F(5), 2, 0, 2, out()), RSH_EVALUE, "but 3");
+    refused(rsh_nn_split(F(5), 2, 0, 2, out()), RSH_EVALUE, "expected 2 pieces, but a dim of 5 elements has 3");
     refused(rsh_nn_split(F(5), 0, 0, 2, out()), RSH_EVALUE, "split");
     refused(rsh_nn_split_sizes(F(5), 0, 2, (int64_t[]){2, 2}, out()), RSH_EVALUE, "split");
     refused(rsh_nn_mse(F(2, 3), F(3), RSH_LOSS_MEAN, out()), RSH_EVALUE, "mse");
@@ -103,7 +103,7 @@ static void dims_and_indices_out_of_range_are_refused(void **state) {
             "index_select: index 2 is out of range, there are 2 rows");
     refused(rsh_nn_index_select(F(2, 3), 2, I(2, 3), out()), RSH_EINDEX, "index_select");
     refused(rsh_nn_embedding(I(7, 7), F(6, 3), -1, out()), RSH_EINDEX, "embedding");
-    refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "got 6 of 6 rows");
+    refused(rsh_nn_embedding(I(6, 7), F(6, 3), 6, out()), RSH_EINDEX, "got 6 for a weight of 6 rows");
     refused(rsh_nn_cross_entropy(F(3, 2), I(3, 3), NULL, out()), RSH_EINDEX,
             "target 2 is out of range, there are 2 classes");
     rsh_cross_entropy_opts other = {sizeof other, .ignore = true, .ignore_index = 1};

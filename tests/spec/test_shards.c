@@ -253,7 +253,7 @@ static void coverage_needs_boxes_inside_whose_volumes_add_up(void **state) {
     assert_non_null(strstr(rsh_error_detail(), "ends at 5 along dim 1"));
     rsh_shard_meta diagonal[] = {BOX(2, (0, 0), (5, 5), 0), BOX(2, (5, 5), (5, 5), 1)};
     assert_int_equal(rsh_shards_check_tensor(2, diagonal, 2, DIMS(10, 10)), RSH_EVALUE);
-    assert_non_null(strstr(rsh_error_detail(), "50 elements together, the tensor has 100"));
+    assert_non_null(strstr(rsh_error_detail(), "50 elements together, but the tensor has 100"));
 }
 
 static void an_empty_shard_must_not_reach_outside_either(void **state) {
