@@ -5,6 +5,7 @@
  * transfers have become messages before. */
 #include "shard/binding.h"
 
+#include "shard/exec_run.h"
 #include "shard/team.h"
 #include "shard/route.h"
 
@@ -60,7 +61,7 @@ static rsh_status add_self(binding *b) {
     if (!e->refusal || !e->extents || !e->data || !e->flag) return rshi_nomem();
     self->parts.table = e->table = (rshi_shown_part *)(e->refusal + 1);
     e->out_of_reach = (bool *)(e->data + n);
-    e->start = atomic_load(&e->flag->value);
+    e->start = atomic_load(&e->flag->value) + RSHI_REFUSED_VALUES;
     return RSH_OK;
 }
 

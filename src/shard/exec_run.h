@@ -15,6 +15,9 @@ static inline uint64_t rshi_flag_value(const rsh_exec *e, uint64_t start, int do
 static inline uint64_t rshi_flag_read(const rshi_flag *flag) {
     return atomic_load_explicit(&((rshi_flag *)flag)->value, memory_order_acquire);
 }
+/* Values after that of the last stage, which mean a refusal.  A flag that an exec gives back skips
+ * them: a peer of that exec may look at it when another exec uses it already. */
+enum { RSHI_REFUSED_VALUES = 2 };
 /* Waits until a peer's flag reaches a value; without `may_wait` sets *there to false if it has
  * not. */
 rsh_status rshi_exec_await_value(rsh_exec *e, const rshi_peer *p, uint64_t target, bool may_wait,

@@ -68,6 +68,53 @@ static void who_tests_hears_that_a_rank_has_left(void **state) {
     everywhere(one_leaves);
 }
 
+/* ---- a rank that has ended the run and uses its flag again ---- */
+
+/* Rank 1 has read all that rank 0 holds, frees its exec and makes a run by itself, before rank 0 looks at its flag. */
+static rsh_status run_alone(const scene *s, bound *b, rsh_comm *alone) {
+    RSH_TRY(rsh_exec_run(b->exec));
+    CHECK(check_result(b->dst) == RSH_OK);
+    unbind(b);
+    RSH_TRY(bind_on(s, alone, "f32[64]", "f32[64]", b));
+    RSH_TRY(rsh_exec_run(b->exec));
+    atomic_store(s->turn, 1);
+    return RSH_OK;
+}
+static rsh_status reader_goes_on(void *ctx, rsh_comm *comm) {
+    const scene *s = ctx;
+    bound b;
+    rsh_comm *alone = NULL;
+    int rank = rsh_comm_rank(comm);
+    RSH_TRY(rsh_comm_split(comm, rank, 0, &alone));
+    RSH_TRY(bind_on(s, comm, "f32[64] boxes 0:[0:64]", "f32[64] boxes 1:[0:64]", &b));
+    rsh_status st = RSH_OK;
+    if (rank == 0) {
+        RSH_TRY(rsh_exec_begin(b.exec));
+        while (!atomic_load(s->turn)) usleep(1000);
+        rshi_set_detail("an older sentence"); /* which a run without an error leaves */
+        st = rsh_exec_wait(b.exec);
+        CHECK(strcmp(rsh_error_detail(), "an older sentence") == 0);
+    }
+    if (rank == 1) st = run_alone(s, &b, alone);
+    unbind(&b);
+    if (!st) st = rsh_comm_barrier(comm);
+    rsh_comm_free(alone);
+    return st;
+}
+static void a_flag_that_its_rank_uses_again_is_no_refusal(void **state) {
+    (void)state;
+    scene s = {.turn = mmap(NULL, sizeof *s.turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    assert_true((void *)s.turn != MAP_FAILED);
+    for (s.where = THREADS; s.where <= PROCESSES; s.where += PROCESSES - THREADS) { /* flags refuse there */
+        atomic_store(s.turn, 0);
+        alarm(PATIENCE);
+        rsh_status st = s.where == THREADS ? rsh_run(2, reader_goes_on, &s) : rsh_run_shm(2, reader_goes_on, &s);
+        if (st) fail_msg("%s: %s: %s", names[s.where], rsh_status_name(st), rsh_error_detail());
+    }
+    alarm(0);
+    munmap(s.turn, sizeof *s.turn);
+}
+
 /* ---- a rank that comes too late ---- */
 
 /* Rank 1 comes when rank 0 has given up and done something else with its memory. */
@@ -245,6 +292,7 @@ int main(void) {
         cmocka_unit_test(every_rank_may_test_another_run_first),
         cmocka_unit_test(two_runs_of_one_tag_do_not_take_one_anothers_messages),
         cmocka_unit_test(who_tests_hears_that_a_rank_has_left),
+        cmocka_unit_test(a_flag_that_its_rank_uses_again_is_no_refusal),
         cmocka_unit_test(who_comes_too_late_gets_an_error_and_not_other_data),
         cmocka_unit_test(what_a_rank_sent_before_it_left_counts_when_it_comes_late),
         cmocka_unit_test(time_without_a_look_is_no_proof_that_a_rank_is_lost),
