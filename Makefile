@@ -86,11 +86,13 @@ bigtest:
 	$(SETUP) build test bigtest
 	@bash tools/bigtest.sh
 
+# With a umask of 077 other users could not enter the folders of an installation.
 install: all
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+	@case "$(PREFIX)" in /*) prefix="$(PREFIX)" ;; *) prefix="$(CURDIR)/$(PREFIX)" ;; esac; \
+	umask 022; DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$$prefix"
 
 uninstall:
-	@sh tools/uninstall.sh $(BUILD)/install_manifest.txt $(DESTDIR)
+	@sh tools/uninstall.sh $(BUILD)/install_manifest.txt "$(DESTDIR)"
 
 clean:
 	@rm -rf build build-*

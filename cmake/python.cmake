@@ -22,6 +22,17 @@ if(NOT python_wanted)
   if(RESHARD_PYTHON AND NOT RESHARD_PYTHON STREQUAL "AUTO")
     message(FATAL_ERROR "RESHARD_PYTHON is ON, but there are no headers of Python 3.11 or later: set RESHARD_PYTHON_EXECUTABLE")
   endif()
+  if(PROJECT_IS_TOP_LEVEL) # so that `make python` says what it lacks
+    set(found "no python3")
+    if(RESHARD_PYTHON_EXECUTABLE)
+      execute_process(COMMAND ${RESHARD_PYTHON_EXECUTABLE} -c "import platform; print(platform.python_version())"
+        OUTPUT_VARIABLE python_version OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      set(found "Python ${python_version} at ${RESHARD_PYTHON_EXECUTABLE}, headers expected in ${python_include}")
+    endif()
+    add_custom_target(python
+      COMMAND ${CMAKE_COMMAND} -E echo "the Python package needs the headers of Python 3.11 or later (Debian: python3-dev); found ${found}; set RESHARD_PYTHON_EXECUTABLE"
+      COMMAND ${CMAKE_COMMAND} -E false VERBATIM)
+  endif()
   return()
 endif()
 

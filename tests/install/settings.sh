@@ -37,3 +37,31 @@ without_header || { cat "$scratch/log"; fail "a wrapper without mpi.h stops the 
 grep -q 'does not find mpi.h' "$scratch/log" || fail "nobody says that mpi.h is missing"
 grep -q 'src/mpi/' "$scratch/no-header/compile_commands.json" && fail "an engine is built without mpi.h"
 ! without_header -DRESHARD_MPI=ON || fail "RESHARD_MPI=ON is accepted without mpi.h"
+
+# What is missing is named, with the package to install.
+without() { # without WORDS CMAKE-ARGUMENTS...: fails with these words
+    words=$1
+    shift
+    CFLAGS='' cmake -S "$root" -B "$scratch/without" -DCMAKE_C_COMPILER="$cc" -DRESHARD_TESTS=OFF "$@" > "$scratch/log" 2>&1 &&
+        fail "cmake succeeds with $*"
+    tr -s ' \n' '  ' < "$scratch/log" | grep -q "$words" || { cat "$scratch/log"; fail "cmake $* does not say: $words"; }
+}
+without 'pkg-config not found: install it' -DPKG_CONFIG_EXECUTABLE="$scratch/no-pkg-config"
+rm -rf "$scratch/without"
+PKG_CONFIG_LIBDIR=$scratch/nowhere PKG_CONFIG_PATH= without 'jansson not found by pkg-config: install it'
+
+# `make python` without headers of Python says what it needs.
+printf '%s\n' '#!/bin/sh' 'exit 1' > "$scratch/python3"
+chmod +x "$scratch/python3"
+without_header -DRESHARD_MPI=OFF -DRESHARD_PYTHON_EXECUTABLE="$scratch/python3" || { cat "$scratch/log"; fail "a python3 that fails stops the build"; }
+cmake --build "$scratch/no-header" --target python > "$scratch/log" 2>&1 && fail "the Python package is built without Python"
+grep -q 'needs the headers of Python 3.11' "$scratch/log" || { cat "$scratch/log"; fail "make python does not say what it needs"; }
+
+# Folders may have blanks in their names, and other users can enter them.
+mkdir "$scratch/bin"
+printf '%s\n' '#!/bin/sh' 'printf "<%s>" "$DESTDIR" "$@" "$(umask)"' > "$scratch/bin/cmake"
+chmod +x "$scratch/bin/cmake"
+installs() { (umask 077 && PATH=$scratch/bin:$PATH make -s -C "$root" -o all NO_SETUP=1 install "$@"); }
+[ "$(installs PREFIX='/opt/my prefix' DESTDIR='/tmp/my stage')" = '</tmp/my stage><--install><build><--prefix></opt/my prefix><0022>' ] ||
+    fail "make install with blanks calls cmake with $(installs PREFIX='/opt/my prefix' DESTDIR='/tmp/my stage')"
+[ "$(installs PREFIX=here)" = "<><--install><build><--prefix><$(cd "$root" && pwd -P)/here><0022>" ] || fail "a relative PREFIX becomes $(installs PREFIX=here)"
