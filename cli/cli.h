@@ -37,6 +37,8 @@ rsh_status sentence(rsh_status status, const char *format, ...)
 /* Suppresses all messages of this process, because another rank prints them. */
 void be_quiet(void);
 bool is_quiet(void);
+/* Has fail_library reported RSH_ETIMEOUT?  Then collective calls may block forever. */
+bool rank_is_stuck(void);
 /* Redirects stdout and stderr; call it before any output. */
 void open_output(void);
 /* Lets colour escapes of the following answer pass to the terminal. */

@@ -95,6 +95,7 @@ static _Noreturn void exec_rank(const launch *l, int64_t rank) {
     if (getppid() != l->self) _exit(FAILED);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     set_number("RESHARD_RANK", rank);
     set_number("RESHARD_SIZE", l->n);
     give_stdin(rank);

@@ -69,7 +69,9 @@ rsh_status launched_nodes(const launched *l, rsh_plan_opts *opts) {
     return l->comm ? rsh_plan_opts_from_comm(l->comm, opts) : RSH_OK;
 }
 
+/* MPI_Finalize would wait for a rank that is stuck; without it the launcher ends the whole job. */
 int launched_close(launched *l, int result) {
+    if (rank_is_stuck()) return result;
     rsh_status st = l->close ? l->close(l->comm) : RSH_OK;
     if (!st || result) return result;
     return fail_library(st);

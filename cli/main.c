@@ -157,6 +157,7 @@ int main(int argc, char **argv) {
     static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
     static const char *const versions[] = {"version", "--version", "-V", NULL};
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error of write, which is reported */
+    signal(SIGXFSZ, SIG_IGN); /* so is a file that reaches the limit of its size */
     argp_err_exit_status = USAGE;
     open_output();
     atexit(close_stdout);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static bool quiet;
+static bool stuck; /* this rank has waited for another one in vain */
 static bool to_terminal, in_colour; /* of stdout */
 static int lost; /* errno of the first failed write to stdout; 0: none */
 
@@ -140,7 +141,14 @@ void note(const char *format, ...) {
     va_end(args);
 }
 
+bool rank_is_stuck(void) { return stuck; }
+
+/* Rank 0, which speaks for all, may be the rank that this one has waited for: then this one speaks too. */
 int fail_library(rsh_status status) {
+    if (status == RSH_ETIMEOUT) {
+        stuck = true;
+        quiet = false;
+    }
     const char *detail = rsh_error_detail();
     return fail("%s", *detail ? detail : rsh_status_text(status));
 }

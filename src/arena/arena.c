@@ -49,7 +49,8 @@ static size_t choose_reserve(int ranks) {
 char *rshi_window_map(int fd, size_t reserve) {
     char *p = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p == MAP_FAILED) {
-        rshi_fail(RSH_ENOMEM, "cannot reserve %zu bytes of address space for an arena: %s", reserve, strerror(errno));
+        rshi_fail(RSH_ENOMEM, "cannot reserve %zu bytes of address space for an arena: %s; raise the limit (ulimit -v)",
+                  reserve, strerror(errno));
         return NULL;
     }
     madvise(p, reserve, MADV_HUGEPAGE); /* if the machine supports them for shared memory */
@@ -64,7 +65,8 @@ void rshi_window_unmap(char *window, size_t reserve) { munmap(window, reserve); 
 /* Sealed, so that no peer can shrink memory that another one is reading. */
 static rsh_status open_file(int *fd) {
     *fd = memfd_create("reshard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create shared memory: memfd_create: %s", strerror(errno));
+    RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create shared memory: memfd_create: %s%s", strerror(errno),
+                errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
     fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK);
     return RSH_OK;
 }

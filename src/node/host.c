@@ -105,8 +105,8 @@ static bool is_passing(int error) { return error == EINTR || error == EAGAIN || 
 static rsh_status accept_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0 && is_passing(errno)) return RSH_OK;
-    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of job \"%.100s\" cannot accept the other ranks: %s", h->m->job,
-                strerror(errno));
+    RSH_REQUIRE(fd >= 0, RSH_ERUNTIME, "rank 0 of job \"%.100s\" cannot accept the other ranks: %s%s", h->m->job,
+                strerror(errno), errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
     if (!rshi_socket_same_user(fd)) return close(fd), RSH_OK;
     make_room_for_caller(h);
     h->polled[++h->connected] = (struct pollfd){.fd = fd, .events = POLLIN};
