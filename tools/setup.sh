@@ -16,7 +16,7 @@ for group; do
         ci) packages="$packages python3-torch python3-mpi4py" ;;
         bench) packages="$packages libopenmpi-dev openmpi-bin libscalapack-mpi-dev libfftw3-mpi-dev libfftw3-dev libopenblas-dev python3-torch python3-numpy python3-dev python3-mpi4py iproute2" ;;
         bigtest) packages="$packages clang libclang-rt-14-dev libopenmpi-dev openmpi-bin mpich libmpich-dev libscalapack-mpich-dev iproute2 debootstrap
-            abigail-tools xz-utils musl-tools gcc-aarch64-linux-gnu qemu-user-static dpkg-dev debhelper lintian" ;;
+            abigail-tools xz-utils musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static dpkg-dev debhelper lintian" ;;
         *) echo "setup: unknown group \"$group\"; expected build, test, python, ci, bench or bigtest" >&2; exit 2 ;;
     esac
 done

@@ -36,6 +36,8 @@ END
     aarch64)
         needs aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
         needs qemu-aarch64-static qemu-user-static
+        # The compiler only recommends the C library's headers and startup files.
+        [ -e "$(aarch64-linux-gnu-gcc -print-file-name=crti.o)" ] || { echo "$kind: skipped: crti.o not found; install libc6-dev-arm64-cross"; exit 77; }
         cat > "$folder/toolchain.cmake" <<END
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
