@@ -65,3 +65,14 @@ installs() { (umask 077 && PATH=$scratch/bin:$PATH make -s -C "$root" -o all NO_
 [ "$(installs PREFIX='/opt/my prefix' DESTDIR='/tmp/my stage')" = '</tmp/my stage><--install><build><--prefix></opt/my prefix><0022>' ] ||
     fail "make install with blanks calls cmake with $(installs PREFIX='/opt/my prefix' DESTDIR='/tmp/my stage')"
 [ "$(installs PREFIX=here)" = "<><--install><build><--prefix><$(cd "$root" && pwd -P)/here><0022>" ] || fail "a relative PREFIX becomes $(installs PREFIX=here)"
+
+# Ubuntu has no package chromium.
+printf '%s\n' '#!/bin/sh' 'exit 1' > "$scratch/bin/dpkg-query"
+printf '%s\n' '#!/bin/sh' 'echo 0' > "$scratch/bin/id"
+printf '%s\n' '#!/bin/sh' 'exit 0' > "$scratch/bin/apt-get"
+chmod +x "$scratch/bin"/*
+echo 'ID=ubuntu' > "$scratch/ubuntu"
+echo 'ID=debian' > "$scratch/debian"
+missing() { OS_RELEASE=$scratch/$1 PATH=$scratch/bin:$PATH sh "$root/tools/setup.sh" test 2>&1; }
+case $(missing ubuntu) in *' chromium'*) fail "on Ubuntu setup.sh installs chromium: $(missing ubuntu)" ;; *g++*) ;; *) fail "$(missing ubuntu)" ;; esac
+case $(missing debian) in *' chromium'*) ;; *) fail "on Debian setup.sh leaves out chromium: $(missing debian)" ;; esac
