@@ -20,7 +20,8 @@ static void print_nodes(const explanation *e) {
     if (!e->ranks_per_node) return;
     print_row("between nodes", t->bytes_between_nodes,
         t->bytes_between_nodes == t->lower_bound_between_nodes ? "the least possible" : "");
-    if (t->bytes_between_nodes != t->lower_bound_between_nodes)
+    /* The bound of most reductions is 0, which says nothing. */
+    if (t->bytes_between_nodes != t->lower_bound_between_nodes && t->lower_bound_between_nodes)
         print_row("  least possible", t->lower_bound_between_nodes, "");
     if (e->has_other) print_row(e->by_node ? "  combined in order" : "  combined by node", e->other_between_nodes, "");
 }
