@@ -1,4 +1,5 @@
-/* Arena: first-fit allocation; pages are allocated with each block, and freed blocks keep them for a while. */
+/* Arena: first-fit allocation.  Pages are allocated together with each block; freed blocks keep their pages for a
+ * while. */
 #include "arena/arena.h"
 
 #include "arena/limit.h"
@@ -14,9 +15,9 @@
 #define PAGE ((size_t)4096)
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MOST_RESERVE ((size_t)1 << 40)
-#define ADDRESS_SPACE ((size_t)1 << 46) /* half of a process's address space: for all arenas together */
+#define ADDRESS_SPACE ((size_t)1 << 46) /* total for all arenas: half of a process's address space */
 #define LEAST_RESERVE ((size_t)64 << 20)
-#define AT_ONCE ((size_t)256 << 20) /* bytes per call: a signal undoes no more than this */
+#define AT_ONCE ((size_t)256 << 20) /* bytes allocated by one call; a signal loses at most this much work */
 
 #define NEW_FROM ((size_t)64 << 10)    /* bytes: smaller blocks may be on pages that the arena already has */
 #define MARGIN ((uint64_t)2 << 20)     /* bytes that stay free for the kernel's own tables and rounding */
@@ -213,9 +214,9 @@ static rsh_status fail_with_limit(const rshi_limit *l) {
 }
 
 /* If there is not enough shared memory, the kernel kills processes instead of returning an error, so the limits are
- * checked first.  If other ranks may allocate as much at the same time and all of it would not fit, ranks check and
- * allocate one at a time: `lock` must be closed when the memory has been allocated.  A safe part of the rest is credit
- * for small blocks, which are allocated without a check. */
+ * checked first.  If all ranks together may request more than is available, ranks check and allocate one at a time; the
+ * caller then closes `lock` after the allocation.  Part of the remaining memory becomes credit for small blocks, which
+ * are allocated without a check. */
 static rsh_status check_system_limits(rshi_arena *a, size_t bytes, int *lock) {
     rshi_limit l = rshi_limit_find(a->root);
     uint64_t need = bytes + bytes / 64 + MARGIN, ranks = (uint64_t)a->ranks;
@@ -239,7 +240,7 @@ static rsh_status check_limits(rshi_arena *a, size_t bytes, size_t end, int *loc
     return RSH_OK;
 }
 
-/* Allocates pages now, because a later lack of memory would be a signal. */
+/* Allocates the pages now; if memory ran out on first access, the process would get a signal. */
 static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
     while (at < end) {
         size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
@@ -260,8 +261,7 @@ static bool back_range(rshi_arena *a, size_t at, size_t bytes) {
     return !st;
 }
 
-/* Faults in the pages of a new block at once, which is cheaper than one by one on first access.  Failure is
- * harmless. */
+/* Touches the pages of a new block in one call, which is cheaper than page faults one by one.  Failure is harmless. */
 static void fault_in(char *p, size_t bytes) {
     if (bytes >= RSHI_RECYCLE_FROM) madvise(p, bytes, MADV_POPULATE_WRITE);
 }
@@ -280,7 +280,7 @@ static void *take_block(rshi_arena *a, size_t bytes, bool zero) {
     return a->base + at;
 }
 
-/* The error message so far names the limit that was exceeded. */
+/* Adds the size to the error message, which names the limit that was exceeded. */
 static void report_shortage(size_t bytes) {
     char why[RSHI_DETAIL_BYTES];
     snprintf(why, sizeof why, "%s", rsh_error_detail());
@@ -305,7 +305,8 @@ static void *find_block(rshi_arena *a, size_t whole, bool zero) {
 }
 
 void *rshi_arena_alloc(rshi_arena *a, size_t bytes, bool zero) {
-    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1; /* too large: fails */
+    /* too large, so that the allocation fails */
+    size_t whole = bytes <= a->reserve ? block_bytes(bytes) : a->reserve + 1;
     void *p = find_block(a, whole, zero);
     if (!p) report_shortage(bytes);
     return p;

@@ -1,9 +1,10 @@
-/* Limit: the least memory that the machine and the control groups of this process, with all their parents, have left.
+/* Limit: how much memory is left, at least, on the machine and in the control groups of this process and all their
+ * parents.
  *
- * More can be allocated than what is unused: pages of files can be dropped, and there may be swap.  Versions 1 and 2 of
- * control groups can exist together, and a container may see its own group as the root.  So every mount of either kind
- * is checked, from this process's group up to the mount.  memory.high is ignored, because exceeding it only slows a
- * process down. */
+ * Page cache can be dropped and memory can be swapped out, so more than the unused memory can be allocated.  Versions
+ * 1 and 2 of control groups can exist together, and a container may see its own group as the root.  So every mount of
+ * either version is checked, from this process's group up to the mount. memory.high is ignored, because exceeding it
+ * only slows a process down. */
 #include "arena/limit.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 typedef struct search {
     const char *root;
     uint64_t swap;             /* free swap of the machine in bytes */
-    char group[2][PATH_BYTES]; /* of this process, by version - 1; empty: none */
+    char group[2][PATH_BYTES]; /* groups of this process, by version - 1; empty: none */
     rshi_limit *tightest;
 } search;
 
@@ -54,7 +55,7 @@ static uint64_t read_number(const search *s, const char *folder, const char *nam
     return read_file(s->root, folder, name, text, sizeof text) ? number_at(text) : otherwise;
 }
 
-/* The number after a word at the beginning of a line; 0: none. */
+/* Returns the number after a word at the beginning of a line; 0: none. */
 static uint64_t find_number(const char *text, const char *word) {
     size_t n = strlen(word);
     for (; text && *text; text = strchr(text, '\n'), text += text != NULL)
@@ -85,7 +86,7 @@ static void check_machine(search *s) {
          1024 * (find_number(text, "MemTotal") + find_number(text, "SwapTotal")), "/proc", "meminfo");
 }
 
-/* Pages of files in a group, which are dropped when it needs memory. */
+/* Returns the bytes of file pages in a group; the kernel drops them if the group needs memory. */
 static uint64_t reclaimable(const search *s, const char *folder, const char *active, const char *inactive) {
     char text[FILE_BYTES];
     if (!read_file(s->root, folder, "memory.stat", text, sizeof text)) return 0;
@@ -102,7 +103,7 @@ static void check_group_2(const search *s, const char *folder) {
     record_limit(s, subtract_saturating(room, read_number(s, folder, "memory.current", 0)), most, folder, "memory.max");
 }
 
-/* Version 1 has two limits: of memory, and of memory and swap together. */
+/* Version 1 has two limits: one for memory, one for memory and swap together. */
 static void check_group_1(const search *s, const char *folder) {
     uint64_t most = read_number(s, folder, "memory.limit_in_bytes", UINT64_MAX);
     uint64_t with_swap = read_number(s, folder, "memory.memsw.limit_in_bytes", UINT64_MAX);
@@ -132,8 +133,8 @@ static void check_group_and_parents(const search *s, int version, const char *mo
     }
 }
 
-/* The part of the group's path that is below the mount.  In another namespace the paths have nothing in common, and
- * only the mount itself is checked. */
+/* Returns the part of the group's path that is below the mount.  In another namespace the paths have nothing in common,
+ * and only the mount itself is checked. */
 static const char *below_mount(const char *group, const char *root) {
     size_t n = strcmp(root, "/") ? strlen(root) : 0;
     if (!strncmp(group, "/..", 3) || strncmp(group, root, n) || (group[n] && group[n] != '/')) return "";
@@ -183,7 +184,7 @@ static void record_group(search *s, const char *line) {
         snprintf(s->group[two], sizeof s->group[two], "%.*s", (int)strcspn(path + 1, "\n"), path + 1);
 }
 
-/* The end of lines that are too long for the buffer is lost; it is not needed. */
+/* Calls `look` for each line.  The end of a line that is too long for the buffer is skipped; it is not needed. */
 static void for_each_line(search *s, const char *path, void (*look)(search *s, const char *line)) {
     char name[2 * PATH_BYTES], line[2048];
     snprintf(name, sizeof name, "%s%s", s->root, path);
@@ -205,8 +206,8 @@ rshi_limit rshi_limit_find(const char *root) {
     return found;
 }
 
-/* Uses the file of the limit itself as the lock: all processes under the limit see it, and the lock is released when a
- * process ends.  Does not wait for a process that holds it for too long. */
+/* Locks the file of the limit itself: all processes under the limit see it, and the lock is released when a process
+ * ends.  Gives up if another process holds it for too long. */
 int rshi_limit_lock(const rshi_limit *l) {
     const struct timespec moment = {0, 5000000};
     int fd = open(l->name, O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /* Account: how many bytes of element memory one rank has live and cached, whichever thread frees them.
  *
  * Every thread that allocates element memory has an account.  A block refers to the account of the thread that
- * allocated it and keeps it alive, so an account may outlive its thread. */
+ * allocated it and holds a reference to it, so an account may outlive its thread. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct rshi_account {
-    atomic_long refs; /* the thread's, and one for each block live or cached */
+    atomic_long refs; /* one for the thread, and one for each live or cached block */
     atomic_llong live, cached; /* bytes */
 };
 

@@ -1,4 +1,4 @@
-/* Alloc: all allocations of the library.  They are counted, and can be made to fail for tests. */
+/* Alloc: all allocations of the library.  They are counted, and tests can make them fail. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static void *map_huge(size_t bytes) {
 
 void rshi_count_new_block(void) { stats.new_blocks++; }
 
-/* Allocates a new block; rshi_block_unmap frees it.  `block` is the size of a class. */
+/* Allocates a new block, which rshi_block_unmap frees.  `block` is the size of a class. */
 static void *map_block(size_t block) {
     if (block < RSHI_RECYCLE_FROM) return rshi_small_take(block);
     rshi_count_new_block();

@@ -22,29 +22,29 @@
 #define PAGE        ((size_t)4096)
 #define LEAST_LOG   16 /* of RSHI_RECYCLE_FROM */
 #define BINS        ((64 - LEAST_LOG) * PER_OCTAVE)
-#define SLOTS       4096 /* blocks kept at most */
+#define SLOTS       4096 /* at most this many blocks are kept */
 #define NONE        (-1)
 
 _Static_assert(RSHI_RECYCLE_FROM == (size_t)1 << LEAST_LOG, "the smallest class is the smallest block");
 
 typedef struct slot {
     char *data;
-    size_t bytes;        /* of the block: its class */
+    size_t bytes;        /* size of the block, which is that of its class */
     rshi_home *home;     /* NULL: private memory */
-    rshi_account *owner; /* a reference; who asked for the block */
-    int older, newer;    /* in the order of being freed; `newer` also links the free slots */
-    int next, previous;  /* in the bin, most recently freed first */
+    rshi_account *owner; /* a reference to the account of the thread that requested the block */
+    int older, newer;    /* links in the order of freeing; `newer` also links the free slots */
+    int next, previous;  /* links in the bin, most recently freed first */
 } slot;
 
 static struct {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     size_t cap, cached;   /* bytes */
     int oldest, newest, unused;
     int bin[BINS]; /* first slot of each class */
     slot slots[SLOTS];
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_bool on; /* the cap is above 0 */
+static atomic_bool on; /* true if the cap is above 0 */
 
 /* ---- classes ---- */
 

@@ -3,7 +3,7 @@
 
 #include <reshard/progress.h>
 
-#define FIRST_LOOK 0.02 /* seconds; shorter waits do not call it */
+#define FIRST_LOOK 0.02 /* seconds; shorter waits do not call the function */
 
 static _Thread_local rsh_interrupt_fn ask;
 static _Thread_local void *ask_ctx;

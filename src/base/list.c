@@ -5,7 +5,7 @@
 
 #define FIRST_BYTES 64 /* a cache line: most lists stay short, and a comm caches many */
 
-/* The new capacity for at least n items, twice the old one; -1 on overflow. */
+/* Returns the new capacity for at least n items, which is twice the old one; -1 on overflow. */
 static int64_t more_room(int64_t n, int64_t room, size_t size) {
     int64_t twice;
     if (!room) return rshi_max(n, rshi_max(2, FIRST_BYTES / (int64_t)size));

@@ -1,4 +1,4 @@
-/* Message: the error message for lists of messages that do not match. */
+/* Message: the error message for two lists of messages that do not match. */
 #include "base/base.h"
 
 rsh_status rshi_mismatch_report(const rshi_mismatch *m) {

@@ -1,6 +1,6 @@
 /* Process: distinguishes a forked child from the process that made an object, by counting forks.
  *
- * Reading the count needs no system call, unlike getpid(), so that it can be done in every run. */
+ * Reading the count needs no system call, unlike getpid(), so every run can check it. */
 #include "base/base.h"
 
 #include <pthread.h>

@@ -8,7 +8,7 @@
 
 const char *const rshi_simd_names[RSHI_SIMD_COUNT] = {"generic", "avx2", "avx512"};
 
-/* NULL: not set, or empty. */
+/* Returns an environment variable; NULL: not set, or empty. */
 static const char *nonempty_env(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
@@ -37,7 +37,8 @@ rsh_status rshi_setting_simd(rshi_simd *level) {
     return rshi_fail(RSH_EVALUE, "RESHARD_SIMD must be generic, avx2 or avx512, got \"%.40s\"", text);
 }
 
-/* Called for every tensor and every comm; the result of the first call is cached, because both are read only once. */
+/* Called for every tensor and every comm.  The variables are read only once, so the result of the first call is cached.
+ *  */
 rsh_status rshi_settings_check(void) {
     static _Atomic bool fine;
     if (atomic_load_explicit(&fine, memory_order_relaxed)) return RSH_OK;

@@ -1,8 +1,8 @@
 /* Small: freed blocks below RSHI_RECYCLE_FROM that a thread keeps for its own next requests.
  *
  * A training step makes and frees thousands of small tensors.  The system's allocator would search memory for each of
- * them and return pages to the kernel between steps.  Here a freed block goes on a list of its size class, without a
- * lock, and the next request of the class takes it.  A thread keeps up to a fixed number of bytes until it ends. */
+ * them and return pages to the kernel between steps.  Here a freed block is put on the list of its size class, without
+ * a lock, and the next request of that class reuses it.  A thread keeps up to a fixed number of bytes until it ends. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -10,8 +10,9 @@
 
 #include "base/poison.h"
 
-#define KEPT_MOST ((size_t)16 << 20) /* bytes of one thread */
-#define STEP      ((size_t)64)       /* between classes up to FINE bytes; above, eight classes per power of two */
+#define KEPT_MOST ((size_t)16 << 20) /* bytes that a thread keeps */
+/* step between classes up to FINE bytes; above FINE there are eight classes per power of two */
+#define STEP      ((size_t)64)
 #define FINE_LOG  10
 #define FINE      ((size_t)1 << FINE_LOG)
 #define BINS      (16 + 6 * 8)
@@ -68,7 +69,8 @@ __attribute__((destructor)) static void delete_key(void) {
     if (has_key) pthread_key_delete(key);
 }
 
-/* `mine` stays NULL if there is no memory for it, or under AddressSanitizer, which finds misuse only without reuse. */
+/* `mine` stays NULL if memory has run out, and under AddressSanitizer, which detects misuse only if blocks are not
+ * reused. */
 static void make_cache_of_thread(void) {
     pthread_once(&once, make_key);
     if (!has_key || RSHI_POISONS) return;

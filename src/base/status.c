@@ -1,4 +1,4 @@
-/* Status: names, texts and the error message of the calling thread. */
+/* Status: names and descriptions of statuses, and the error message of the calling thread. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static bool is_word(const char *text, size_t n, const char *word) {
     return strlen(word) == n && !memcmp(text, word, n);
 }
 
-/* The noun whose plural begins at `text`; NULL: none. */
+/* Returns the noun whose plural begins at `text`; NULL: none. */
 static const struct noun *find_many(const char *text) {
     size_t n = 0;
     while (is_letter(text[n])) n++;
@@ -70,7 +70,7 @@ static const struct noun *find_many(const char *text) {
     return NULL;
 }
 
-/* Is the number at `at` a count?  In "rank 1" it is not, and in "2 and 1 dims" it is one of several. */
+/* Is the number at `at` a count of one?  It is not in "rank 1", nor in "2 and 1 dims". */
 static bool is_count(const char *text, const char *at) {
     static const char *const joins[] = {"and", "or", "to"};
     if (at == text) return true;

@@ -1,4 +1,4 @@
-/* Text: formats and reads numbers independently of the locale, growing strings, writing to sinks. */
+/* Text: formats and reads numbers independently of the locale, grows strings, and writes to sinks. */
 #include "base/base.h"
 
 #include <locale.h>

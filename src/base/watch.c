@@ -1,4 +1,4 @@
-/* Watch: a sum of limited steps of the monotonic clock. */
+/* Watch: measures waiting time as a sum of limited steps of the monotonic clock. */
 #include "base/base.h"
 
 double rshi_watch_look(rshi_watch *w, double most) {

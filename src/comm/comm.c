@@ -1,4 +1,5 @@
-/* Comm: the public calls, the same for every engine: check arguments, agree, then call the engine. */
+/* Comm: the public functions, the same for every engine.  They check arguments, agree with the other ranks, and call
+ * the engine. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -120,7 +121,8 @@ out:
 
 /* ---- allreduce ---- */
 
-/* Elements of a round: keeps blocks small, and the bytes that all ranks together send to one. */
+/* Returns the number of elements in a round.  It limits the size of blocks, and the bytes that all ranks together send
+ * to one. */
 static int64_t round_count(const rsh_comm *c, rsh_dtype dtype) {
     int64_t bytes = rshi_min(rshi_max(65536 / c->size, 256), (int64_t)SMALL_BLOCK);
     return bytes / (int64_t)rsh_dtype_size(dtype);

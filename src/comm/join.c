@@ -8,11 +8,11 @@
 
 typedef struct launcher {
     const char *name, *rank, *size;
-    const char *local_size; /* ranks on this machine, if the launcher sets it */
+    const char *local_size; /* variable with the number of ranks on this machine, if the launcher sets one */
     const char *job[2];     /* variables that distinguish jobs on this machine */
 } launcher;
 
-/* In order of precedence: inside a Slurm job, mpirun's variables are more specific than Slurm's. */
+/* Listed in order of precedence: inside a Slurm job, mpirun's variables are more specific than Slurm's. */
 static const launcher launchers[] = {
     {"reshard run", "RESHARD_RANK", "RESHARD_SIZE", NULL, {"RESHARD_JOB", NULL}},
     {"Open MPI",

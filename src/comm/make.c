@@ -1,4 +1,4 @@
-/* Make: comms of threads, of processes, and on links. */
+/* Make: creates comms of threads, of processes, and on links. */
 #include "comm/impl.h"
 
 #include <stdio.h>
@@ -96,7 +96,7 @@ rsh_status rsh_comm_shm(const char *name, int rank, int size, rsh_comm **out) {
 /* Renumbers nodes (0 or more) from 0 in order of their lowest ranks, in place; returns their number. */
 static int number_nodes(int size, int64_t *node) {
     int nodes = 0;
-    for (int r = 0; r < size; r++) { /* [0, r) are numbered */
+    for (int r = 0; r < size; r++) { /* the nodes of ranks [0, r) have their final numbers */
         int64_t old = node[r], number = nodes++;
         for (int s = r; s < size; s++)
             if (node[s] == old) node[s] = -1 - number;

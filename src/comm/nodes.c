@@ -1,8 +1,8 @@
-/* Nodes of a comm on a wire: which ranks can share memory.
+/* Nodes of a comm on a wire: finds the ranks that can share memory.
  *
  * Every rank states its location as a number; ranks with equal numbers may share memory.  They then try to form a node
- * of processes.  If one of them does not succeed, each rank of that node becomes a separate node.  All decisions are
- * exchanged over the wire, so all ranks compute the same map. */
+ * of processes.  If one of them fails, each rank of that node becomes a separate node.  All decisions are exchanged
+ * over the wire, so all ranks compute the same map. */
 #include "comm/impl.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ typedef struct introduction {
 
 typedef struct search {
     rshi_link *link;
-    introduction *all; /* [size], owned */
+    introduction *all; /* [size], owned: the introductions of all ranks */
     int64_t *node;     /* [size], owned: lowest rank of each rank's node */
     int64_t *status;   /* [size], owned: the result of each rank */
     rshi_node *near;
@@ -46,7 +46,8 @@ static uint64_t find_where(const rsh_wire *wire) {
 
 static uint64_t make_nonce(void) {
     uint64_t words[3] = {(uint64_t)getpid(), (uint64_t)(rshi_seconds() * 1e9), 0};
-    if (getrandom(&words[2], sizeof words[2], 0) < 0) words[2] = (uintptr_t)&words; /* pid and time must do */
+    /* without random numbers, pid and time distinguish the ranks */
+    if (getrandom(&words[2], sizeof words[2], 0) < 0) words[2] = (uintptr_t)&words;
     return rshi_hash(words, sizeof words, 0);
 }
 
@@ -85,8 +86,8 @@ static rsh_status prepare_node(const search *s, rshi_node **out) {
     return rshi_processes_prepare(place, size, out);
 }
 
-/* The other ranks of the comm wait for this node meanwhile, so it must not use up the timeout: it takes at most twice
- * `most` and a little. */
+/* Joins the node.  The other ranks of the comm wait meanwhile, so this must not use up the timeout: it takes at most
+ * slightly more than twice `most`. */
 static rsh_status join_node(const search *s, rshi_node *n, rshi_node **out) {
     const introduction *host = &s->all[s->node[s->link->wire.rank]];
     double most = s->link->patience.timeout / 3;
@@ -97,8 +98,8 @@ static rsh_status join_node(const search *s, rshi_node *n, rshi_node **out) {
     return RSH_OK;
 }
 
-/* Divides every node that has a failed rank into nodes of one rank; the status of its lowest rank stands for all.
- * Returns whether this rank's node was divided. */
+/* Divides every node in which a rank failed into nodes of one rank.  Takes the status of the lowest rank of such a
+ * node.  Returns whether this rank's node was divided. */
 static bool dissolve_nodes(search *s) {
     int size = s->link->wire.size;
     for (int r = 0; r < size; r++)
@@ -114,7 +115,7 @@ static rsh_status exchange_status(search *s, rsh_status mine) {
     return rshi_link_allgather(s->link, &status, s->status, sizeof status);
 }
 
-/* Other ranks do not wait for a rank that could not prepare. */
+/* Forms this rank's node.  If a rank could not prepare, the others do not wait for it. */
 static rsh_status find_near(search *s) {
     rshi_node *n = NULL;
     rsh_status prepared = prepare_node(s, &n), st = exchange_status(s, prepared);
@@ -122,7 +123,7 @@ static rsh_status find_near(search *s) {
         rshi_node_free(n);
         n = NULL;
         RSH_TRY(st);
-        prepared = prepare_node(s, &n); /* alone */
+        prepared = prepare_node(s, &n); /* this rank is alone on its node */
     }
     RSH_TRY(exchange_status(s, prepared ? prepared : join_node(s, n, &s->near)));
     if (!dissolve_nodes(s)) return RSH_OK;

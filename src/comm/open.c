@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define NAME_BYTES 48
-#define QUOTE_BYTES 400 /* two of them fit into an error message */
-#define ERROR_BYTES 320 /* two of them fit into an error message with two names */
+#define QUOTE_BYTES 400 /* bytes per quotation; two quotations fit into an error message */
+#define ERROR_BYTES 320 /* bytes per error text; two of them, with two names, fit into an error message */
 
 typedef rshi_opening opening;
 
@@ -70,7 +70,8 @@ static void describe_call(const rsh_comm *c, words *w, const char *operation, co
     truncate_quote(rshi_sentences() != c->sentences ? rsh_error_detail() : "", w->error, sizeof w->error);
 }
 
-/* If a rank failed alone and went on to its next collective call, this tells the others what happened. */
+/* Makes the message for different calls.  If one rank failed alone and went on to its next collective call, the message
+ * says why. */
 static rsh_status explain_calls(const rsh_comm *c, int other, const words *a, const words *b) {
     char first[ERROR_BYTES + 64] = "", second[ERROR_BYTES + 64] = "";
     if (*a->error) snprintf(first, sizeof first, "; the last error of rank 0: %s", a->error);
@@ -102,7 +103,8 @@ static rsh_status explain_difference(rsh_comm *c, int other, const char *operati
 
 static rsh_status compare_openings(rsh_comm *c, const char *operation, const char *what) {
     int difference = find_difference(c);
-    if (difference < 0) return (rsh_status)c->openings[c->rank].status; /* same error on all: each has the message */
+    /* all ranks have the same error, and each has the message */
+    if (difference < 0) return (rsh_status)c->openings[c->rank].status;
     int refusal = find_refusal(c);
     return refusal >= 0 ? forward_refusal(c, refusal) : explain_difference(c, difference, operation, what);
 }
@@ -114,7 +116,7 @@ static rsh_status conclude_opening(rsh_comm *c, const char *operation, const cha
     return st;
 }
 
-/* Exchanges the records; a comm that has failed for good returns its old error. */
+/* Exchanges the records.  A comm that has failed permanently returns its old error. */
 static rsh_status exchange_openings(rsh_comm *c, opening *me, rsh_status mine) {
     RSH_TRY(rshi_comm_own(c));
     if (c->dead) {
@@ -146,8 +148,8 @@ static bool same_call(const rsh_comm *c) {
     return true;
 }
 
-/* Words may differ here but not in rshi_comm_open, so the two must never be mistaken for the same call, even with equal
- * names. */
+/* `word` may differ between ranks here but not in rshi_comm_open, so calls of the two functions must never match, even
+ * with equal names. */
 rsh_status rshi_comm_open_word(rsh_comm *c, const char *operation, uint64_t word, rsh_status mine, bool *same) {
     opening me = {.operation = ~hash_text(operation), .fingerprint = word};
     RSH_TRY(exchange_openings(c, &me, mine));

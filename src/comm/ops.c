@@ -1,4 +1,4 @@
-/* Ops: the operations of a comm, by its node or by its link.
+/* Ops: implements each operation of a comm by its node or by its link.
  *
  * Memory and flags belong to the node.  If all ranks are on one node, everything else uses the node too, and a wire is
  * only used when the comm is freed. */
@@ -75,7 +75,7 @@ static rsh_status check_peer(rsh_comm *c, int peer, double waited) {
     return near ? rshi_node_check_peer(c->here, c->place[peer], waited) : RSH_OK;
 }
 
-/* A wait for a flag. */
+/* State of a wait for a flag. */
 typedef struct watch {
     rsh_comm *comm;
     int peer;
@@ -86,7 +86,7 @@ static rsh_status check_watched(void *ctx, double waited) {
     return check_peer(w->comm, w->peer, waited > 0 ? waited : 1e-9); /* more than 0, so that the link is checked too */
 }
 
-/* If there are other nodes, a rank that sleeps on a flag still answers them. */
+/* Waits for a flag.  If there are other nodes, a rank that sleeps on a flag still answers their messages. */
 static rsh_status wait(rsh_comm *c, int peer, rshi_flag *flag, uint64_t target) {
     if (!c->node) return rshi_node_wait(c->here, peer, flag, target);
     RSH_REQUIRE(is_near(c, peer), RSH_ERUNTIME, "cannot read the flag of rank %d, which is on another node", peer);
@@ -125,8 +125,8 @@ static void leave(rsh_comm *c, rsh_status status, const char *detail) {
     rshi_node_leave(c->here, status, detail);
 }
 
-/* The link waits for the other ranks and asks the node about them.  Shared memory that the wire still uses stays
- * mapped, and with it the node, which this rank has left. */
+/* Frees the link before the node: the link waits for the other ranks and asks the node about them.  If the wire still
+ * uses shared memory, that memory and the node stay, although this rank has left. */
 static void close_comm(rsh_comm *c) {
     bool keep = c->link && c->link->kept && world_of(c)->map->is_shared;
     if (c->link) rshi_link_close(c->link);

@@ -1,7 +1,7 @@
-/* Reduce: element by element over blocks, for the plain C types.
+/* Reduce: reduces blocks element by element, for the plain C types.  It serves counts, losses and norms.
  *
- * Narrow floats and complex numbers are only supported by resharding layouts with partial values.  This file covers
- * counts, losses and norms.  Integers wrap around; a NaN is kept in min and max. */
+ * Narrow floats and complex numbers can only be reduced by resharding partial layouts.  Integers wrap around; min and
+ * max keep NaNs. */
 #include "comm/reduce.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Run of processes: forks a process for each rank of a new comm, and returns the first failure among them.
  *
  * A rank records its end in memory that the processes inherit; a rank without a record has died.  The exit status from
- * the kernel is only additional information, because it may not be available: if the program ignores SIGCHLD, or waits
- * for all of its children in a handler, nobody else gets the exit status of a process. */
+ * the kernel is only additional information, because it may be missing: if the program ignores SIGCHLD, or waits for
+ * all of its children in a handler, this code cannot read it. */
 #include "arena/arena.h"
 #include "comm/comm.h"
 
@@ -17,7 +17,7 @@
 
 /* How a rank ended, in an arena that the processes inherit. */
 typedef struct ending {
-    atomic_bool noted; /* by the rank, after the rest was written */
+    atomic_bool noted; /* set by the rank after it has written the other members */
     double when;
     rsh_status status;
     char detail[RSHI_DETAIL_BYTES];
@@ -30,7 +30,7 @@ typedef struct run {
     char job[64];
     pid_t parent;
     rshi_arena *arena;
-    ending *endings; /* [n] */
+    ending *endings; /* [n], in the arena */
     pid_t *children; /* [n], owned; 0: not started */
 } run;
 

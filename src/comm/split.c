@@ -7,7 +7,8 @@
 
 /* ---- a comm of one node ---- */
 
-/* The new comm is allocated before the ranks agree, for the largest possible number of ranks. */
+/* Splits a comm of one node.  The new comm is allocated before the ranks agree, so it has room for the largest possible
+ * number of ranks. */
 rsh_status rshi_comm_split_node(rsh_comm *c, int colour, int key, rsh_comm **out) {
     rsh_comm *shell = colour < 0 ? NULL : rshi_comm_shell(c->size);
     rshi_node *node = NULL;
@@ -28,8 +29,8 @@ rsh_status rshi_comm_split_node(rsh_comm *c, int colour, int key, rsh_comm **out
 typedef struct making {
     rsh_comm *old;
     rshi_wish mine;
-    rshi_wish *circle;  /* [size], owned: ranks of this colour, in the order of the new comm */
-    int64_t *node; /* [size], owned: their nodes */
+    rshi_wish *circle;  /* [size], owned: the ranks of this colour, in the order of the new comm */
+    int64_t *node; /* [size], owned: node of each rank in `circle` */
     int size;
     rshi_node *near;
     rsh_wire wire;
@@ -54,7 +55,8 @@ static rsh_status find_circle(making *m) {
 static rsh_status agree_on_status(making *m, rsh_status mine) {
     rsh_comm *c = m->old;
     int64_t status = mine;
-    if (mine == RSH_EPEER || mine == RSH_ETIMEOUT) return mine; /* the comm has failed; this rank tells the others */
+    /* the comm has failed, and this rank tells the others */
+    if (mine == RSH_EPEER || mine == RSH_ETIMEOUT) return mine;
     RSH_TRY(c->ops->allgather(c, &status, c->link->cards, sizeof status));
     for (int r = 0; r < c->size; r++) {
         memcpy(&status, c->link->cards + (size_t)r * sizeof status, sizeof status);

@@ -1,11 +1,11 @@
-/* Combine: many dense sources into one accumulator, strictly left to right.
+/* Combine: combines many dense sources into one accumulator, strictly from left to right.
  *
- * Sums of floats, which are the most frequent reductions, read all sources in one pass.  All other reductions fold in
- * one source after the other.  Small floats are widened on the way. */
+ * Sums of floats, which are the most frequent reductions, read all sources in one pass.  All other reductions combine
+ * one source after the other.  Small floats are widened first. */
 #include "copy/number.h"
 
 #define SUM_WAYS   8
-#define WIDE_COUNT 1024 /* small floats widened at a time */
+#define WIDE_COUNT 1024 /* number of small floats that are widened at a time */
 
 /* ---- sums ---- */
 
@@ -51,8 +51,8 @@ RSHI_INLINE float read_bf16(const char *p) {
     return f32_from_bf16(x);
 }
 
-/* Adds k operands, one cache line of each at a time, register by register.  i counts elements, `size` is the bytes of a
- * source element.  With `more`, the accumulator replaces src[0]. */
+/* Adds k operands, one cache line of each at a time, register by register. i counts elements, and `size` is the size of
+ * a source element in bytes.  With `more`, the accumulator replaces src[0]. */
 #define SUM_CASE(k, level, vec, real, size, source_at, sum)                                                            \
     case k:                                                                                                            \
         for (; i + RSHI_LINE / (size) <= n; i += RSHI_LINE / (size)) {                                                 \
@@ -99,7 +99,7 @@ static sum_fn *const sum_f32[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f32);
 static sum_fn *const sum_f64[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_f64);
 static sum_fn *const sum_bf16[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum_bf16);
 
-/* The fused sum for a dtype, NULL if there is none; complex sums are sums of the components. */
+/* Returns the one-pass sum for a dtype; NULL: there is none.  Complex sums are sums of the components. */
 static sum_fn *sum_of(rsh_dtype t) {
     rshi_simd level = rshi_simd_level();
     switch (t) {

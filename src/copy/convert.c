@@ -1,13 +1,13 @@
-/* Convert: dense elements of one dtype to another.
+/* Convert: converts dense elements from one dtype to another.
  *
- * Between the wide types (bool, integers, f32, f64) there is a loop per pair.  Small floats (f16, bf16, f8) are first
- * converted to f32, which is exact, and then to the target.  To a small float there is a loop from f32 and one from
- * f64.  Integers go through f64, which represents them exactly or, for 64 bits, rounded to odd.  Complex numbers are
- * pairs of their component type. */
+ * The wide types are bool, integers, f32 and f64; there is a loop for each pair of them.  Small floats (f16, bf16,
+ * f8) are first converted to f32, which is exact, and then to the target.  Conversions to a small float have a loop
+ * from f32 and one from f64.  Integers are converted to f64 first; 64-bit integers that f64 cannot represent are
+ * rounded to odd.  Complex numbers are pairs of their component type. */
 #include "copy/number.h"
 
-#define BATCH     64   /* elements: a fixed count lets the compiler vectorise without a cost model */
-#define HUB_BYTES 4096 /* tile for the intermediate type */
+#define BATCH     64   /* elements per batch: with a fixed count the compiler vectorizes the loop */
+#define HUB_BYTES 4096 /* bytes of a tile of the intermediate type */
 
 typedef void convert_fn(const void *restrict src, void *restrict dst, size_t n);
 
@@ -82,7 +82,7 @@ F16_LOOP(RSHI_AVX512, F32_to_F16_avx512, 4, 2, 16, F32_to_F16_generic,
          _mm256_storeu_si256((__m256i *)(void *)d, _mm512_cvtps_ph(_mm512_loadu_ps(s), NEAREST)))
 #endif
 
-/* ---- f8: compiled from the plain expressions, these loops would be four times slower than memory ---- */
+/* ---- f8: written with vector instructions, because compilers make these loops four times slower than memory ---- */
 
 #define F8_MAP(X)                                                                                                      \
     X(F8E4M3, F32, uint8_t, float, f32_from_f8e4m3(x))                                                                 \
@@ -99,7 +99,7 @@ F8_MAP(F8_GENERIC)
 /* Computes 8 codes in 8 words.  Adding a power of two whose last place is that of the result makes the processor round:
  * the low bits of the sum are the mantissa with its leading one.  The position of the last place depends on the
  * exponent, but is fixed below the smallest normal number.  Values that are too large are limited first and become
- * `top`, as do the NaNs of f8e4m3. */
+ * `top`; NaNs of f8e4m3 become `top` too. */
 RSHI_AVX2 RSHI_INLINE __m256i f8_codes(const char *s, int ebits, int mbits, int top) {
     const int bias = (1 << (ebits - 1)) - 1, cut = 23 - mbits;
     const __m256i least = I32((128 - bias) << 23), inf = I32(0x7f800000);
@@ -118,7 +118,7 @@ RSHI_AVX2 RSHI_INLINE __m256i f8_codes(const char *s, int ebits, int mbits, int 
     return _mm256_or_si256(code, _mm256_and_si256(_mm256_srli_epi32(all, 24), I32(0x80)));
 }
 
-/* Packs 32 of them.  The pack instructions work within halves of registers, so the words are reordered afterwards. */
+/* Packs 32 codes.  The pack instructions work within halves of registers, so the words are reordered afterwards. */
 RSHI_AVX2 RSHI_INLINE void f8_put(char *d, const char *s, int ebits, int mbits, int top) {
     __m256i low = _mm256_packus_epi32(f8_codes(s, ebits, mbits, top), f8_codes(s + 32, ebits, mbits, top));
     __m256i high = _mm256_packus_epi32(f8_codes(s + 64, ebits, mbits, top), f8_codes(s + 96, ebits, mbits, top));
@@ -127,7 +127,7 @@ RSHI_AVX2 RSHI_INLINE void f8_put(char *d, const char *s, int ebits, int mbits, 
     _mm256_storeu_si256((__m256i *)(void *)d, bytes);
 }
 
-/* Converts 8 values; those with exponent 0 come from a table: k / 512. */
+/* Converts 8 values.  Values with exponent 0 come from a table: k / 512. */
 RSHI_AVX2 RSHI_INLINE void f8e4m3_take(float *d, const char *s) {
     const __m256 small = _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
     __m256i h = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)s));
@@ -151,7 +151,7 @@ F16_LOOP(RSHI_AVX2, F32_to_F8E5M2_avx2, 4, 1, 32, F32_to_F8E5M2_generic, f8_put(
 F16_LOOP(RSHI_AVX2, F8E4M3_to_F32_avx2, 1, 4, 8, F8E4M3_to_F32_generic, f8e4m3_take((float *)(void *)d, s))
 F16_LOOP(RSHI_AVX2, F8E5M2_to_F32_avx2, 1, 4, 8, F8E5M2_to_F32_generic, f8e5m2_take((float *)(void *)d, s))
 
-/* The same with 16 values at a time. */
+/* The same code with 16 values at a time. */
 #define W32(x) _mm512_set1_epi32((int)(x))
 RSHI_AVX512 RSHI_INLINE void f8_put_16(char *d, const char *s, int ebits, int mbits, int top) {
     const int bias = (1 << (ebits - 1)) - 1, cut = 23 - mbits;

@@ -1,7 +1,7 @@
 /* Fold: acc = acc op src, element by element, for every op and accumulator type.
  *
- * No operation here may be contracted or reassociated, so that the same plan gives the same bits on every engine.  ISO
- * C mode (-std=c11) prevents contraction in gcc, the pragma in clang. */
+ * The compiler must not contract or reassociate these operations, so that the same plan gives the same bits on every
+ * engine.  ISO C mode (-std=c11) prevents contraction in gcc, the pragma in clang. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-#define BATCH 64 /* elements: a fixed count lets the compiler vectorise without a cost model */
+#define BATCH 64 /* elements per batch: with a fixed count the compiler vectorizes the loop */
 
 #define ELEMENT(type, expression)                                                                                      \
     {                                                                                                                  \
@@ -48,8 +48,8 @@ INTEGER_FOLDS(I32, int32_t, uint32_t)
 INTEGER_FOLDS(U64, uint64_t, uint64_t)
 INTEGER_FOLDS(I64, int64_t, uint64_t)
 
-/* A NaN on either side is kept (comparisons with NaN are false, so a NaN in a stays); of equal values (0 and -0) the
- * first is kept.  All NaNs become the same one: see base/nan.h. */
+/* A NaN on either side is kept: comparisons with NaN are false, so a NaN in `a` stays.  Of equal values (0 and -0) the
+ * first is kept.  All NaNs become the same one; see base/nan.h. */
 #define REAL_FOLDS(target, level, t, type, settle)                                                                     \
     FOLD(target, t##_SUM_##level, type, settle(a + b))                                                                 \
     FOLD(target, t##_PROD_##level, type, settle(a * b))                                                                \
@@ -64,12 +64,12 @@ REAL_FOLDS(RSHI_AVX512, avx512, F32, float, rshi_f32_settle)
 REAL_FOLDS(RSHI_AVX512, avx512, F64, double, rshi_f64_settle)
 #endif
 
-/* Truth values: any non-zero byte is true; results are 0 or 1. */
+/* Any non-zero byte is true; results are 0 or 1. */
 FOLD(, BOOL_BAND, uint8_t, (a != 0) & (b != 0))
 FOLD(, BOOL_BOR, uint8_t, (a != 0) | (b != 0))
 FOLD(, BOOL_BXOR, uint8_t, (a != 0) ^ (b != 0))
 
-/* Complex numbers: the plain product, without the special cases of C's Annex G for infinities. */
+/* Complex numbers: the plain product, without the special cases for infinities of C's Annex G. */
 #define COMPLEX_PROD(name, part, settle)                                                                               \
     static void name(char *acc, const char *src, size_t n) {                                                           \
         for (size_t i = 0; i < n; i++) {                                                                               \

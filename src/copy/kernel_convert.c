@@ -2,8 +2,8 @@
  * plane is dense. */
 #include "copy/impl.h"
 
-/* Bytes of a tile, counted in the wider of the two types: it should fit into the L1 cache, unless the source is dense
- * along the rows and several lines of many source rows are read together. */
+/* Bytes of a tile, counted in the wider of the two types; it should fit into the L1 cache.  If the source is dense
+ * along the rows, a tile is larger, because several lines of many source rows are read together. */
 #define TILE_BYTES     8192
 #define CROSSING_BYTES 32768
 
@@ -14,7 +14,7 @@ static bool is_dense(int64_t rows, int64_t cols, int64_t unit, int64_t row, int6
 
 typedef struct side {
     size_t unit;
-    int64_t row, col; /* strides in bytes */
+    int64_t row, col; /* strides of one side in bytes */
 } side;
 
 static void convert_tile(const rshi_move *m, int64_t rows, int64_t cols, char *dst, const side *to, const char *src,
@@ -40,7 +40,7 @@ static void convert_plane(const rshi_move *m, rshi_tiling all, char *dst, const 
                          dst + r * to->row + c * to->col, to, src + r * from->row + c * from->col, from);
 }
 
-/* Some pairs of dtypes are transposed and converted in one pass, in whole lines. */
+/* Transposes and converts in one pass, in whole lines.  Supports only some pairs of dtypes. */
 static rshi_tiling convert_lines(const rshi_move *m, rshi_tiling all, char *dst, const side *to, const char *src,
                                  const side *from) {
     bool crossing = from->row == (int64_t)from->unit && to->col == (int64_t)to->unit && from->col != from->row;

@@ -1,4 +1,4 @@
-/* Fill: sets all elements to one value; and the neutral elements of reductions. */
+/* Fill: sets all elements to one value, and writes the neutral elements of reductions. */
 #include "copy/impl.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void put_integer(int64_t x, rsh_dtype t, unsigned char *value) { rshi_con
 
 static int64_t largest_signed(rsh_dtype t) { return INT64_MAX >> (64 - 8 * rsh_dtype_size(t)); }
 
-/* The largest (sign 1) or lowest (sign -1) value of a dtype; min and max do not exist for complex. */
+/* Writes the largest (sign 1) or lowest (sign -1) value of a dtype.  Complex dtypes have no min and max. */
 static void put_extreme(int sign, rsh_dtype t, unsigned char *value) {
     switch (t) {
     case RSH_BOOL: value[0] = sign > 0; break;
@@ -45,7 +45,7 @@ static void put_extreme(int sign, rsh_dtype t, unsigned char *value) {
     case RSH_I16:
     case RSH_I32:
     case RSH_I64: put_integer(sign > 0 ? largest_signed(t) : -largest_signed(t) - 1, t, value); break;
-    case RSH_F8E4M3: /* has no infinity */ put_real(sign * 448.0, t, value); break;
+    case RSH_F8E4M3: /* f8e4m3 has no infinity */ put_real(sign * 448.0, t, value); break;
     default: put_real(sign * (double)INFINITY, t, value);
     }
 }

@@ -4,19 +4,19 @@
  * ascending order, a batch at a time: dense ones in place, the others are gathered first. */
 #include "copy/impl.h"
 
-#define TILE_BYTES   4096 /* of the widest of source, accumulator and destination type */
+#define TILE_BYTES   4096 /* bytes of a tile in the widest of source, accumulator and destination type */
 #define SOURCE_BYTES 128  /* bytes per source line in a tile if the first source is dense along the rows */
 
 typedef struct tile {
     int64_t rows, cols;
-    int64_t r, c; /* where it starts in the plane */
+    int64_t r, c; /* position of the tile in the plane */
 } tile;
 
 static bool is_dense(const tile *t, int64_t unit, int64_t row, int64_t col) {
     return (col == unit || t->cols == 1) && (row == t->cols * unit || t->rows == 1);
 }
 
-/* Source k of a tile as a dense array: in place if it is dense already, otherwise gathered in `room`. */
+/* Returns source k of a tile as a dense array: the source itself if it is dense, otherwise a copy in `room`. */
 static const char *dense_source(const rshi_move *m, const rshi_plane *p, const tile *t, int k, const char *src,
                             char *room) {
     const int64_t *ss = m->ss + (ptrdiff_t)k * RSHI_MOVE_DIMS;
@@ -37,7 +37,7 @@ static void combine_tile(const rshi_move *m, const rshi_plane *p, const tile *t,
     }
 }
 
-/* The conversion turns values that are too large for f8e4m3 into NaNs with a sign; removes the sign. */
+/* Removes signs of NaNs: the conversion turns values that are too large for f8e4m3 into NaNs with a sign. */
 static void settle_f8e4m3(char *out, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)out[i] == 0xff) out[i] = RSHI_F8E4M3_NAN;

@@ -15,12 +15,12 @@
 
 #define AHEAD       1024  /* bytes between prefetch and use in a long stream */
 #define LONG_STREAM 32768 /* bytes: shorter streams are not prefetched */
-#define LONG_RUN    65536 /* bytes: longer runs are streams of their own */
+#define LONG_RUN    65536 /* bytes: each longer run is treated as a stream */
 #define ROWS_AHEAD  32768 /* bytes between prefetch and use of scattered rows */
 #define LEAST_AHEAD 8     /* rows */
 #define MOST_AHEAD  32
-#define SHORT_AHEAD 8192  /* bytes between prefetch and use of short rows that stay in the caches */
-#define LONG_ROW    2048  /* bytes: shorter rows do not prefetch beyond the last one */
+#define SHORT_AHEAD 8192  /* bytes between prefetch and use of short rows that are read from the caches */
+#define LONG_ROW    2048  /* bytes: only longer rows prefetch beyond the last row */
 #define TOGETHER    4     /* rows that are interleaved */
 #define IN_TURN     4     /* lines of each row in turn */
 #define STREAM_RUN  256   /* bytes: shorter runs are streamed only if they are whole lines */
@@ -30,7 +30,7 @@
 
 RSHI_INLINE void move16(char *dst, const char *src) { memcpy(dst, src, 16); }
 
-/* Fewer than 16 bytes, as two moves that may overlap. */
+/* Copies fewer than 16 bytes as two moves that may overlap. */
 RSHI_INLINE void copy_tiny(char *dst, const char *src, size_t n) {
     if (n >= 8) {
         uint64_t a, b;
@@ -45,7 +45,7 @@ RSHI_INLINE void copy_tiny(char *dst, const char *src, size_t n) {
     }
 }
 
-/* A short run without the cost of a call. */
+/* Copies a short run without the cost of a call. */
 RSHI_INLINE void copy_short(char *dst, const char *src, size_t n) {
     if (n < 16) {
         copy_tiny(dst, src, n);
@@ -62,7 +62,7 @@ static void plain_rows(int64_t rows, size_t run, char *dst, int64_t dr, const ch
         for (int64_t r = 0; r < rows; r++) memcpy(dst + r * dr, src + r * sr, run);
 }
 
-/* For rows that are not in the caches: each prefetches a later one. */
+/* For rows that are not in the caches: while copying a row, prefetches a later one. */
 static void prefetching_short_rows(int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
     int64_t ahead = SHORT_AHEAD / (int64_t)run;
     for (int64_t r = 0; r < rows; r++) {
@@ -73,8 +73,8 @@ static void prefetching_short_rows(int64_t rows, size_t run, char *dst, int64_t 
 
 /* ---- streaming stores; the code is written once and compiled for each level's line function ---- */
 
-/* How many bytes ahead a source line is prefetched; 0: not at all.  The address may be beyond the source, where a
- * prefetch is harmless.  Short runs are tiles, which are in the cache already. */
+/* Returns how many bytes ahead a source line is prefetched; 0: no prefetch.  The address may be beyond the source,
+ * which is harmless.  Short runs are tiles, which are in the cache already. */
 static int64_t ahead_in_run(size_t bytes) { return bytes > LONG_STREAM ? AHEAD : 0; }
 
 static int64_t rows_ahead(size_t run) {
@@ -82,7 +82,7 @@ static int64_t rows_ahead(size_t run) {
     return some < LEAST_AHEAD ? LEAST_AHEAD : some > MOST_AHEAD ? MOST_AHEAD : some;
 }
 
-/* How lines are moved: `line` moves one.  If there is an aside, as many of its lines are moved by `past` after each
+/* How lines are moved: `line` moves one line.  If there is an aside, `past` moves as many of its lines after each
  * group. */
 typedef struct way {
     line_fn *line, *past;
@@ -103,7 +103,7 @@ RSHI_INLINE void move_lines(line_fn *line, int64_t ahead, bool apart, size_t lin
 RSHI_INLINE void move_aside(way w, size_t lines) {
     rshi_aside a = *w.aside;
     size_t n = (a.left / RSHI_LINE < lines ? a.left / RSHI_LINE : lines);
-    if (!n) return; /* nothing aside: perhaps no addresses either */
+    if (!n) return; /* there is no aside, so the addresses may be NULL */
     move_lines(w.past, 0, false, n, a.dst, a.src);
     *w.aside = (rshi_aside){a.dst + n * RSHI_LINE, a.src + n * RSHI_LINE, a.left - n * RSHI_LINE};
 }
@@ -117,13 +117,13 @@ RSHI_INLINE void copy_lines(way w, int64_t ahead, bool apart, size_t lines, char
     }
 }
 
-/* Bytes before the first line boundary. */
+/* Returns the number of bytes before the first line boundary. */
 RSHI_INLINE size_t head_of(const char *dst, size_t n) {
     size_t head = -(uintptr_t)dst % RSHI_LINE;
     return head < n ? head : n;
 }
 
-/* One run of any alignment. */
+/* Streams one run of any alignment. */
 RSHI_INLINE void stream_run(way w, int64_t ahead, bool apart, char *dst, const char *src, size_t n) {
     size_t head = head_of(dst, n), lines = (n - head) / RSHI_LINE, done = head + lines * RSHI_LINE;
     copy_short(dst, src, head);
@@ -145,8 +145,8 @@ RSHI_INLINE void stream_rows(way w, int64_t ahead, int64_t rows, size_t run, cha
             stream_run(w, ahead, true, dst + r * dr, src + r * sr, run);
 }
 
-/* Interleaves several rows, some lines of each in turn, the same number of lines of each.  The remaining bytes, less
- * than two lines per row, are copied before and after. */
+/* Interleaves several rows: copies some lines of each row in turn, until all whole lines are copied.  The remaining
+ * bytes, less than two lines per row, are copied before and after. */
 RSHI_INLINE void stream_together(way w, int64_t ahead, size_t run, char *dst, int64_t dr, const char *src,
                                  int64_t sr) {
     size_t head[TOGETHER], least = run / RSHI_LINE;
@@ -175,7 +175,7 @@ RSHI_INLINE void stream_apart(way w, bool together, int64_t ahead, int64_t rows,
     stream_rows(w, ahead, rows - r, run, dst + r * dr, dr, src + r * sr, sr);
 }
 
-/* The number of rows that prefetch others: all of them, or short ones that have rows after them. */
+/* Returns how many rows prefetch a later row: all rows, or for short rows only those that have rows after them. */
 static int64_t count_prefetching_rows(int64_t rows, size_t run) {
     return run >= LONG_ROW ? rows : rshi_max(0, rows - rows_ahead(run));
 }
@@ -215,7 +215,7 @@ static kept_rows_fn *const kept_rows_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(kept_r
 
 /* ---- choosing ---- */
 
-/* Collects short rows that are consecutive in the destination in a tile, and streams the tile. */
+/* Collects short rows in a tile and streams the tile.  The rows are consecutive in the destination. */
 static void assemble_rows(rows_fn *stream, int64_t rows, size_t run, char *dst, const char *src, int64_t sr) {
     _Alignas(RSHI_PAGE) char tile[TILE_BYTES];
     int64_t step = (int64_t)(TILE_BYTES / run);
@@ -239,13 +239,14 @@ void rshi_rows_copy(bool stream, int64_t rows, size_t run, char *dst, int64_t dr
 
 /* Advances the destination to the start of a line. */
 static void align_aside(rshi_aside *a) {
-    if (!a->left) return; /* then there may be no addresses */
+    if (!a->left) return; /* otherwise the addresses may be NULL */
     size_t head = head_of(a->dst, a->left);
     copy_short(a->dst, a->src, head);
     *a = (rshi_aside){a->dst + head, a->src + head, a->left - head};
 }
 
-/* Copies from memory that is not in the caches into the caches.  The shortest rows need no prefetch. */
+/* Copies rows that are not in the caches to a destination that stays in the caches.  The shortest rows need no
+ * prefetch. */
 static void copy_cold(rshi_aside *aside, int64_t rows, size_t run, char *dst, int64_t dr, const char *src, int64_t sr) {
     if (run <= STREAM_RUN) {
         plain_rows(rows, run, dst, dr, src, sr);

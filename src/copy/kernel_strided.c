@@ -1,4 +1,4 @@
-/* Strided: unit by unit at any strides; copies between strided planes and dense tiles. */
+/* Strided: copies unit by unit with any strides, and copies between strided planes and dense tiles. */
 #include "copy/impl.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ rshi_tiling rshi_tile_choose(rshi_tiling all, int64_t room, int64_t rows_wanted)
     return (rshi_tiling){.rows = rshi_min(all.rows, room / cols), .cols = cols};
 }
 
-/* For a dense destination, collects a tile and streams it; otherwise stores each unit directly. */
+/* Collects tiles and streams them if the destination is dense; otherwise stores each unit directly. */
 void rshi_run_strided(const rshi_move *m, const rshi_plane *p, char *dst, const char *const *src) {
     int64_t dr = rshi_plane_row(p, m->ds), dc = rshi_plane_col(p, m->ds);
     int64_t sr = rshi_plane_row(p, m->ss), sc = rshi_plane_col(p, m->ss);

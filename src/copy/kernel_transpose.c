@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#define STAGE_BYTES 16384 /* of pieces side by side */
+#define STAGE_BYTES 16384 /* bytes of all pieces that are copied side by side */
 #define TILE_BYTES  32768
 #define TILE_ROWS   128
-#define LINES_AHEAD 16 /* between prefetch and use: more lines would evict each other from the cache */
+#define LINES_AHEAD 16 /* lines between prefetch and use; more lines would evict each other from the cache */
 
 /* Copies `lines` pieces side by side. */
 static void stage_pieces(int64_t lines, int64_t piece, char *stage, const char *src, int64_t sc) {
@@ -63,7 +63,7 @@ static void stream_tiles(size_t unit, rshi_tiling all, char *dst, int64_t dr, co
         }
 }
 
-/* Processes whole lines first, then the columns beside them, then the rows below. */
+/* Transposes whole lines first, then the columns beside them, then the rows below. */
 static void stream_plane(size_t unit, rshi_tiling all, char *dst, int64_t dr, const char *src, int64_t sc) {
     rshi_tiling done = rshi_lines_transpose(unit, all, dst, dr, src, sc);
     int64_t u = (int64_t)unit, beside = all.cols - done.cols, below = all.rows - done.rows;

@@ -1,14 +1,14 @@
-/* Weave: short rows of several sources that alternate in the destination, as in block-cyclic layouts.
+/* Weave: copies short rows of several sources that alternate in the destination, as in block-cyclic layouts.
  *
- * Copying one source after the other would write parts of lines, which costs a read of each line.  Here all sources
- * advance together: rows are collected in a small tile, and its whole lines are streamed.  The rest of the last line
- * moves to the front of the next tile.  The tile is small so that reading and writing overlap.  Rows of several whole
- * lines need no tile. */
+ * If one source were copied after the other, lines would be written in parts, and each line would be read first.
+ * Instead all sources advance together: rows are collected in a small tile, and its whole lines are streamed.  The
+ * rest of the last line moves to the front of the next tile.  The tile is small so that reading and writing overlap.
+ * Rows of several whole lines need no tile. */
 #include "copy/line.h"
 
-#define SHORT_ROW  1024 /* bytes: longer rows are as fast separately */
-#define TILE_BYTES 1024 /* of a tile, unless a single round is longer */
-#define MOST_ROUND 8192 /* bytes of one row of each source, at most */
+#define SHORT_ROW  1024 /* bytes: longer rows are copied separately, which is as fast */
+#define TILE_BYTES 1024 /* bytes of a tile, unless a single round is longer */
+#define MOST_ROUND 8192 /* bytes of a round, at most: one row of each source */
 #define SOME_LINES 128  /* bytes: shorter rows need a tile */
 #define SOON       2048 /* bytes between prefetch and use of a contiguous source */
 
@@ -60,14 +60,14 @@ bool rshi_move_weave(const rshi_move *const *moves, int n, rshi_move *out, int64
 
 typedef struct strand {
     const char *src;
-    int64_t step, run; /* bytes from row to row, and of a row */
+    int64_t step, run; /* bytes from row to row, and bytes of a row */
     int64_t ahead;     /* distance of the prefetch in bytes; 0: none */
 } strand;
 
-/* A plane: `rows` rounds of all n strands, then one of the first `tail`. */
+/* A plane: `rows` rounds of all n strands, then one incomplete round of the first `tail` strands. */
 typedef struct loom {
     int n, tail;
-    int64_t rows, round; /* bytes of a round */
+    int64_t rows, round; /* number of rounds, and bytes of a round */
     strand s[RSHI_WEAVE_MOST];
 } loom;
 
@@ -136,7 +136,7 @@ static char *fill_tile(loom *w, int n, int64_t rounds, char *tile) {
     return start + (rounds - 1) * w->round + (tile - start);
 }
 
-/* Copies the rows of a plane.  The bytes of an incomplete line wait at the front of the tile. */
+/* Copies the rows of a plane.  The bytes of an incomplete line stay at the front of the tile. */
 static void weave_rows(loom *w, char *dst) {
     _Alignas(RSHI_PAGE) char tile[RSHI_LINE + TILE_BYTES + MOST_ROUND];
     int64_t step = rshi_max(1, TILE_BYTES / w->round), past = (int64_t)((uintptr_t)dst % RSHI_LINE), skip = past;
@@ -152,7 +152,8 @@ static void weave_rows(loom *w, char *dst) {
     }
 }
 
-/* The distance of the prefetch: to the same row of the next plane, or a fixed one in a contiguous source. */
+/* Returns the distance of the prefetch: to the same row of the next plane, or a fixed distance if the source is
+ * contiguous. */
 static int64_t ahead_of(const rshi_plane *p, const int64_t *ss, int64_t run) {
     if (rshi_plane_row(p, ss) == run) return run < RSHI_LINE ? 0 : SOON;
     return p->dims > 2 ? ss[p->dims - 3] : 0;

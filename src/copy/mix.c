@@ -1,9 +1,9 @@
-/* Mix: the contribution of elements to a digest, several at a time.
+/* Mix: computes the contribution of elements to a digest, several elements at a time.
  *
  * A digest is linear in the 32-bit words of the elements.  Elements are divided into blocks at fixed positions.  In a
  * block each word is multiplied by the keys of its position, which are the same in every block, and the sum is
  * multiplied by the keys of the block.  So a word costs two 32-bit products, which vector units support; only a block
- * costs 64-bit products.  All sums are modulo 2^64, so parts of a block may be added in any order.  docs/digest.md has
+ * costs 64-bit products.  All sums are modulo 2^64, so parts of a block may be added in any order. docs/digest.md has
  * the formula. */
 #include "copy/impl.h"
 
@@ -25,7 +25,7 @@ RSHI_INLINE uint64_t scramble(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-/* Odd, so that a changed word always changes the contribution of its block. */
+/* Keys are odd, so that a changed word always changes the contribution of its block. */
 static sums block_keys(uint64_t block) {
     return (sums){scramble(block + UINT64_C(0x9e3779b97f4a7c15)) | 1,
                   scramble(block + UINT64_C(0xd6e8feb86659fd93)) | 1};
@@ -37,7 +37,8 @@ static sums block_keys(uint64_t block) {
 #define KEYS_64(s, at) KEYS_16(s, at), KEYS_16(s, at + 16), KEYS_16(s, at + 32), KEYS_16(s, at + 48)
 #define KEYS_256(s, at) KEYS_64(s, at), KEYS_64(s, at + 64), KEYS_64(s, at + 128), KEYS_64(s, at + 192)
 
-/* By the position of a word in its block.  One extra entry, because vectors are also loaded from odd positions. */
+/* Keys by the position of a word in its block.  There is one extra entry, because vectors are also loaded from odd
+ * positions. */
 static const uint32_t keys_hi[BLOCK + 1] = {KEYS_256(0x2545f4914f6cdd1d, 0), KEYS_256(0x2545f4914f6cdd1d, 256),
                                             KEYS_256(0x2545f4914f6cdd1d, 512), KEYS_256(0x2545f4914f6cdd1d, 768)};
 static const uint32_t keys_lo[BLOCK + 1] = {KEYS_256(0x94d049bb133111eb, 0), KEYS_256(0x94d049bb133111eb, 256),
@@ -118,7 +119,7 @@ static sum_fn *const sum_at[RSHI_SIMD_COUNT] = RSHI_PER_LEVEL(sum);
 
 /* ---- any elements ---- */
 
-/* Words of an element, rounded up to a power of two. */
+/* Returns the words of an element, rounded up to a power of two. */
 static int64_t words_of(size_t size) { return size <= 4 ? 1 : size <= 8 ? 2 : 4; }
 
 #define GATHER(bytes)                                                                              \
@@ -149,7 +150,7 @@ static sums sum_block(const char *p, int64_t step, size_t size, int64_t n, int64
 }
 
 void rshi_mix_run(const char *p, int64_t step, size_t size, int64_t n, uint64_t index, uint64_t *hi, uint64_t *lo) {
-    int64_t elements = BLOCK / words_of(size); /* of a block */
+    int64_t elements = BLOCK / words_of(size); /* elements of a block */
     for (int64_t done = 0, count; done < n; done += count) {
         uint64_t at = index + (uint64_t)done;
         int64_t lane = (int64_t)(at % (uint64_t)elements);

@@ -90,7 +90,7 @@ static void widen_unit(rshi_move *m) {
     m->walked = last;
 }
 
-/* The dim along which the first source is dense while the destination is dense along the last dim; -1: none. */
+/* Returns the dim along which the first source is dense, if the destination is dense along the last dim; -1: none. */
 static int crossing_dim(const rshi_move *m) {
     int last = m->walked - 1;
     if (m->nsrc == 0 || m->ds[last] != (int64_t)rsh_dtype_size(m->to) * (m->unit / (int)rsh_dtype_size(m->from)))

@@ -8,7 +8,7 @@
 #endif
 
 #if RSHI_X86
-/* By CPUID, because not every compiler's __builtin_cpu_supports knows the name. */
+/* Uses CPUID, because not every compiler's __builtin_cpu_supports knows the name. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -26,7 +26,7 @@ static rshi_simd detect_level(void) {
     return RSHI_SIMD_GENERIC;
 }
 
-/* The environment may select a lower level, never a higher one.  rshi_settings_check has rejected invalid words. */
+/* The environment may select a lower level, never a higher one. rshi_settings_check has rejected invalid values. */
 static rshi_simd choose_level(void) {
     rshi_simd best = detect_level(), wish = best;
     rshi_setting_simd(&wish);

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* For edges, and for machines without vectors: row by row. */
+/* Transposes edges row by row; also used on machines without vectors. */
 static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src,
                            int64_t sc) {
     rshi_strided_copy(unit, rows, cols, dst, dr, (int64_t)unit, src, (int64_t)unit, sc);
@@ -34,7 +34,7 @@ static void transpose_edge(size_t unit, int64_t rows, int64_t cols, char *dst, i
         (out)[2 * i] = lo((in)[i], (in)[i + (n) / 2]);                                                                 \
         (out)[2 * i + 1] = hi((in)[i], (in)[i + (n) / 2]);                                                             \
     }
-/* As many passes as the unit needs, between v and w; the result is in v after an even number. */
+/* Makes as many passes as the unit needs, between v and w.  After an even number of passes the result is in v. */
 #define SHUFFLES_16(lo, hi) enum { EVEN = 1 };
 #define SHUFFLES_8(lo, hi)                                                                                             \
     enum { EVEN = 0 };                                                                                                 \
@@ -121,7 +121,7 @@ LEVEL(RSHI_AVX2, avx2, __m256i, _mm256)
 LEVEL(RSHI_AVX512, avx512, __m512i, _mm512)
 
 typedef void plane_fn(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
-static plane_fn *const planes[][RSHI_SIMD_COUNT] = { /* by log2 of the unit */
+static plane_fn *const planes[][RSHI_SIMD_COUNT] = { /* indexed by log2 of the unit */
     RSHI_PER_LEVEL(plane_1), RSHI_PER_LEVEL(plane_2),  RSHI_PER_LEVEL(plane_4),
     RSHI_PER_LEVEL(plane_8), RSHI_PER_LEVEL(plane_16),
 };
@@ -132,7 +132,8 @@ void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int
 
 #else
 
-/* Blocks of one line by one line, so that a source line is used up before it leaves the L1 cache. */
+/* Transposes in blocks of one cache line by one line, so that a source line is used up before it leaves the L1 cache.
+ *  */
 void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
     int64_t u = (int64_t)unit, step = RSHI_LINE / u;
     for (int64_t r = 0; r < rows; r += step)

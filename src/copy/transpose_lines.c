@@ -16,7 +16,7 @@
 
 #if RSHI_X86
 
-#define BAND_BYTES 4096 /* of each source row, before the next W rows are processed */
+#define BAND_BYTES 4096 /* bytes of each source row that are processed before the next W rows */
 #define BAND_ROWS  1024 /* destination rows of a band; each is on another page */
 #define AHEAD      512  /* bytes between prefetch and use */
 
@@ -24,8 +24,8 @@
 typedef struct target {
     char *dst;
     int64_t dr;
-    char *waiting; /* an incomplete line for each row; NULL: rows are aligned */
-    bool first;    /* nothing is waiting yet */
+    char *waiting; /* [rows]: an incomplete line for each row; NULL: rows are aligned */
+    bool first;    /* no bytes are waiting yet */
 } target;
 
 typedef void put_fn(const target *t, int64_t row, __m512i v);
@@ -36,7 +36,7 @@ RSHI_AVX512 RSHI_INLINE void put_whole(const target *t, int64_t row, __m512i v) 
     _mm512_stream_si512((__m512i *)(void *)(t->dst + row * t->dr), v);
 }
 
-/* Combines the end of the waiting bytes and the beginning of v to a line. */
+/* Combines the end of the waiting bytes and the beginning of v into a line. */
 RSHI_AVX512 RSHI_INLINE void put_skewed(const target *t, int64_t row, __m512i v) {
     static const uint16_t place[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -127,7 +127,7 @@ RSHI_AVX512 RSHI_INLINE void tile_16(put_fn *put, const target *t, int64_t row, 
     RSHI_UNROLL for (int i = 0; i < 4; i++) put(t, row + i, v[i]);
 }
 
-/* Combines pairs of 8 bytes to lanes: those of even and those of odd rows. */
+/* Combines pairs of 8 bytes into lanes, one for even and one for odd rows. */
 RSHI_AVX512 RSHI_INLINE void tile_8(put_fn *put, const target *t, int64_t row, const char *src, int64_t sc) {
     __m512i even[4], odd[4];
     RSHI_UNROLL for (int i = 0; i < 4; i++) {
@@ -143,7 +143,7 @@ RSHI_AVX512 RSHI_INLINE void tile_8(put_fn *put, const target *t, int64_t row, c
     }
 }
 
-/* The same with a conversion: two sources are rounded like bf16_from_f32 and combined to words. */
+/* Like tile_8, with a conversion: two sources are rounded like bf16_from_f32 and combined into words. */
 RSHI_AVX512 RSHI_INLINE __m512i round_bf16(const char *src) {
     __m512i u = load(src), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
@@ -172,7 +172,7 @@ RSHI_AVX512 static void flush_waiting(const target *t, int64_t rows) {
     }
 }
 
-/* Prefetches what follows in a band of source rows, `at` bytes into it, or in the next band. */
+/* Prefetches the bytes that follow at `at` in a band of source rows, or the beginning of the next band. */
 RSHI_INLINE void prefetch_band(int64_t lines, int64_t at, int64_t bytes, const char *src, int64_t sc) {
     int64_t next = at + AHEAD < bytes ? at + AHEAD : at + AHEAD - bytes + lines * sc;
     for (int64_t i = 0; i < lines; i++) rshi_prefetch(src, next + i * sc, 1);
@@ -198,11 +198,11 @@ TILES(BANDS)
 
 typedef void band_fn(int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc);
 typedef struct tiling {
-    int64_t from, to; /* bytes of a unit */
+    int64_t from, to; /* bytes of a unit in the source and in the destination */
     band_fn *whole, *skewed;
 } tiling;
 #define ENTRY(tile, from, to) {from, to, band_##tile##_put_whole, band_##tile##_put_skewed},
-static const tiling tilings[] = {TILES(ENTRY)}; /* of units by the log2 of their size, then of f32 to bf16 */
+static const tiling tilings[] = {TILES(ENTRY)}; /* indexed by log2 of the unit; the last entry converts f32 to bf16 */
 enum { TO_BF16 = 5 };
 
 /* Rows with an odd address are not supported, because lines are composed of 2-byte words. */

@@ -33,7 +33,7 @@ static void add_border(both_ends *e, int64_t x) {
     insert_border(e->high, &e->nhigh, x, true);
 }
 
-/* Adds the borders of a stripe; only its first and last blocks can be among the kept borders. */
+/* Adds the borders of a stripe.  Only its first and last blocks can have borders that are kept. */
 static void add_stripe(both_ends *e, const rshi_stripe *s) {
     for (int64_t j = 0; j < s->count; j++) {
         if (j == KEPT && s->count > 2 * KEPT) j = s->count - KEPT;
@@ -63,8 +63,8 @@ static rsh_status add_layout(both_ends *ends, const rsh_layout *l) {
 
 /* ---- repetition ---- */
 
-/* The period of a dim in one layout: a round of blocks, or the size of a part if all parts are equal, except for the
- * last ones, which may be shorter.  0: the dim is not cut; -1: it has no period. */
+/* Returns the period of a dim in one layout: a round of blocks, or the size of a part if all parts except the last ones
+ * are equal. 0: the dim is not cut; -1: it has no period. */
 static int64_t unit_of(const rsh_layout *l, int d) {
     if (!rshi_layout_plain(l)) return -1;
     int64_t parts = rshi_layout_cut_parts(l, d), size = rsh_layout_shape(l)[d];
@@ -106,7 +106,8 @@ static void keep_all(rshi_borders *e, const both_ends *ends) {
     if (ends->nlow == 1) e->at[1] = e->at[0];
 }
 
-/* The number of intervals near `want` that makes whole units; `want` itself if a unit has too many intervals. */
+/* Returns the number of intervals closest to `want` that makes whole periods; `want` itself if a period has too many
+ * intervals. */
 static int whole_units(const rshi_borders *e, const both_ends *ends, int want, int most) {
     int in_unit = 0;
     while (e->unit && in_unit + 1 < ends->nlow && ends->low[in_unit + 1] <= e->unit) in_unit++;
@@ -117,7 +118,8 @@ static int whole_units(const rshi_borders *e, const both_ends *ends, int want, i
 static void keep_ends(rshi_borders *e, const both_ends *ends, const rshi_detail *detail) {
     int most = (detail->exact - 1) / 2;
     int head = whole_units(e, ends, detail->head, most), tail = whole_units(e, ends, detail->tail, most);
-    if (e->unit && ends->high[ends->nhigh - 1] % e->unit) tail = (int)rshi_min(tail + 1, most); /* the shorter rest */
+    /* the last period is shorter */
+    if (e->unit && ends->high[ends->nhigh - 1] % e->unit) tail = (int)rshi_min(tail + 1, most);
     e->gap = head;
     e->n = head + 1 + tail;
     memcpy(e->at, ends->low, (size_t)(head + 1) * sizeof *e->at);

@@ -20,12 +20,13 @@ typedef struct sights {
     int64_t n, room;
 } sights;
 
-/* Is [lo, hi), whose first index is in the set, entirely in it? */
+/* Is [lo, hi) entirely in the set, given that lo is? */
 static bool spans(const rshi_stripe *set, int64_t lo, int64_t hi) {
     return rshi_stripe_before(set, hi) - rshi_stripe_before(set, lo) == hi - lo;
 }
 
-/* The bits of the intervals that the set covers; it must cover all of the gap to have its bit. */
+/* Returns the bits of the intervals that the set covers.  The bit of a gap is set only if the set covers the whole gap.
+ *  */
 static uint64_t bits_along(const rshi_borders *e, const rshi_stripe *set) {
     uint64_t bits = 0;
     for (int i = 0; i < e->n; i++)
@@ -34,7 +35,7 @@ static uint64_t bits_along(const rshi_borders *e, const rshi_stripe *set) {
     return bits;
 }
 
-/* The mask of a piece; empty if it does not contain index 0 of the dims that are not drawn. */
+/* Returns the mask of a piece; it is empty if the piece does not contain index 0 of the dims that are not drawn. */
 static rshi_mask mask_of(const rshi_scene *s, int ndim, const rshi_piece *p) {
     rshi_mask m = {{1, 1, 1}};
     unsigned drawn = 0;
@@ -72,7 +73,7 @@ static int by_mask(const void *a, const void *b) {
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-/* Sorts by mask and removes duplicates, if a rank has several pieces of the same mask. */
+/* Sorts by mask and removes duplicates, which exist if a rank has several pieces with the same mask. */
 static void drop_twins(sights *seen) {
     int64_t n = 0;
     if (seen->n) qsort(seen->at, (size_t)seen->n, sizeof *seen->at, by_mask);
@@ -159,7 +160,7 @@ static bool covers(const rshi_scene *s, const rshi_mask *m, int cell) {
 typedef struct merging {
     const rshi_scene *scene;
     rshi_side *side;
-    int64_t n, room; /* of side->merged */
+    int64_t n, room; /* number of entries of side->merged, and its capacity */
 } merging;
 
 /* Appends the ranks of all groups that cover a cell to `merged`, ascending and without duplicates. */

@@ -1,8 +1,8 @@
-/* Every rank: writes what each rank holds, sends, receives and keeps, as compressed columns, for pages that list only
- * some ranks in detail.
+/* Every rank: writes what each rank holds, sends, receives and keeps as compressed columns.  Pages that list only some
+ * ranks in detail need them.
  *
  * The first column has the difference from each rank to the next, starting from 0.  A column is the greatest common
- * divisor of its values (the unit) and a text of words.  A number in base 36 is a value in units; "distance*length"
+ * divisor of its values (the unit) and a text of words.  A word in base 36 is a value in units; "distance*length"
  * repeats `length` values from `distance` values before.  Regular meshes give short columns.  If all columns together
  * are too long for a page, they are omitted. */
 #include "draw/impl.h"
@@ -22,7 +22,7 @@ enum { STEPS, BEFORE, AFTER, SENT, RECEIVED, KEPT, COLUMNS };
 typedef struct table {
     int64_t *rank; /* owned: ascending */
     int64_t n;
-    int64_t *column[COLUMNS]; /* owned; NULL: not present */
+    int64_t *column[COLUMNS]; /* owned; NULL: omitted */
     int64_t filled;           /* number of values in the last three columns */
     rshi_text text;           /* owned: columns as JSON */
 } table;

@@ -44,7 +44,7 @@ static void name_all(const rshi_side *side, named *out) {
         out->rank[out->n++] = rsh_layout_rank(side->layout, i);
 }
 
-/* The i-th of up to HEAD + TAIL intervals from both ends; -1: there are no more. */
+/* Returns the i-th of up to HEAD + TAIL intervals, counted from both ends; -1: there are no more. */
 #define HEAD 6
 #define TAIL 2
 static int from_ends(const rshi_borders *e, int i) {
@@ -128,7 +128,7 @@ static int64_t take_sources(const rsh_transfer *t, int64_t n, arrival *out) {
     return all;
 }
 
-/* [stage, source, bytes] of the listed sources, each pair once. */
+/* Writes [stage, source, bytes] for the listed sources, each pair once. */
 static rsh_status put_arrival_list(arrival *list, int64_t n, const named *ranks, const rsh_sink *sink) {
     int64_t written = 0;
     qsort(list, (size_t)n, sizeof *list, by_stage_and_source);

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A pen that starts a new line if there is no space left; with `dry` it only measures. */
+/* Position of the next entry of the legend.  Entries start a new line if there is no space left; if `dry` is set,
+ * nothing is drawn. */
 typedef struct pen {
     rshi_canvas *canvas;
     int left, right, x, y;
@@ -17,7 +18,7 @@ static void make_room(pen *p, int width) {
     p->y += p->canvas->format->line * 4 / 3;
 }
 
-/* Letters of a legend are smaller than those of labels. */
+/* Returns the width of a text; letters of a legend are smaller than those of labels. */
 static int width_of(const pen *p, const char *text) { return (int)strlen(text) * p->canvas->format->letter * 7 / 8; }
 
 static rsh_status put_words(pen *p, const char *text) {
@@ -28,7 +29,7 @@ static rsh_status put_words(pen *p, const char *text) {
     return RSH_OK;
 }
 
-/* `kind`: "swatch", or how a block is drawn. */
+/* Draws a swatch with its label.  `kind` is "swatch", or the kind of a block. */
 static rsh_status put_swatch(pen *p, const char *label, const char *kind, const rshi_colour *colour, bool combined) {
     int step = p->canvas->format->line, width = width_of(p, label);
     make_room(p, step + step / 3 + width);

@@ -27,7 +27,7 @@ static void add_source(void *ctx, int cell) {
     if (in->source == in->rank) origin->kind = RSHI_ORIGIN_STAYS;
 }
 
-/* The groups of a rank, and their number *n; a rank that is not in the layout has none. */
+/* Returns the groups of a rank, and their number in *n; a rank that is not in the layout has none. */
 static const int64_t *masks_of(const rshi_side *side, int64_t rank, int64_t *n) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
     *n = i < 0 ? 0 : side->start[i + 1] - side->start[i];
@@ -51,8 +51,8 @@ static int visit_source(void *ctx, int64_t peer, int64_t bytes) {
     return 0;
 }
 
-/* Selects one end of a direction: end 0 is everything before the gap (or everything), end 1 is everything after it.
- * False: there is no such end. */
+/* Selects one end of a direction: end 0 is everything before the gap (or everything if there is no gap), end 1 is
+ * everything after it.  Returns false if there is no such end. */
 static bool take_end(const rshi_borders *e, int end, uint64_t *bits, rshi_stripe *shown) {
     int first = end ? e->gap + 1 : 0, last = end || e->gap < 0 ? e->n : e->gap;
     if (end && e->gap < 0) return false;
@@ -83,8 +83,8 @@ static rsh_status fill_rank(rshi_scene *s, int64_t rank) {
     return RSH_OK;
 }
 
-/* Completes the origin of a cell: its own copy has priority, contributions of a reduction are kept together, and if
- * there is no direct source, the holders before the move are used. */
+/* Completes the origin of a cell.  The rank's own copy has priority.  Contributions of a reduction are kept together.
+ * If there is no direct source, the holders before the move are used. */
 static void complete_origin(rshi_origin *origin, const rshi_ranks *before, int64_t rank, bool partial) {
     if (partial && origin->from.count > 1) origin->kind = RSHI_ORIGIN_REDUCED;
     if (!partial && origin->kind == RSHI_ORIGIN_STAYS) {

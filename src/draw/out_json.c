@@ -56,7 +56,7 @@ static rsh_status put_places(const rshi_scene *s, int direction, const rsh_sink 
     return rshi_sink_text(sink, ",");
 }
 
-/* The indices to write beside the panel of a side. */
+/* Writes the indices that belong beside the panel of a side. */
 static rsh_status put_ticks(const rshi_scene *s, int side, const rsh_sink *sink) {
     static const char *const names[] = {"rows", "columns"};
     const rshi_canvas canvas = {.format = &rshi_format_svg, .scene = s};
@@ -197,7 +197,7 @@ typedef struct writing {
     const rshi_scene *scene;
     const rshi_side *side;
     const rsh_sink *sink;
-    int64_t n; /* written so far in this list */
+    int64_t n; /* number of rectangles written so far in this list */
 } writing;
 
 static rsh_status put_held(void *ctx, const rshi_rect *r) {

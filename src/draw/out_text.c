@@ -1,4 +1,4 @@
-/* Text: draws the scene with letters and box-drawing characters, at most 100 columns wide; optionally in colour. */
+/* Text: draws the scene with letters and box-drawing characters, at most 100 columns wide and optionally in colour. */
 #include "draw/impl.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { UP = 1, DOWN = 2, LEFT = 4, RIGHT = 8 };
 typedef struct glyph {
     char letter;
     uint8_t lines;
-    uint8_t fill; /* background: one of the 256 terminal colours; 0: none */
+    uint8_t fill; /* background as a number of the 256 terminal colours; 0: none */
     bool dark;    /* the background is dark, so letters are white */
 } glyph;
 

@@ -14,7 +14,7 @@ rsh_status rshi_canvas_say(rshi_canvas *c, const char *kind, int x, int y, char 
 
 #define TITLE_LINES 3
 
-/* The length of the next line of at most `room` letters, up to a space if there is one. */
+/* Returns the length of the next line of at most `room` letters, up to a space if there is one. */
 static size_t line_of(const char *text, size_t room) {
     size_t n = strlen(text), space = 0;
     if (n <= room) return n;
@@ -23,8 +23,8 @@ static size_t line_of(const char *text, size_t room) {
     return space ? space : room;
 }
 
-/* Draws a title of up to TITLE_LINES lines at y, and counts them; with a negative y only counts.  A longer title ends
- * in dots. */
+/* Draws a title of up to TITLE_LINES lines at y, and counts its lines; if y is negative, only counts.  A longer title
+ * ends in dots. */
 static rsh_status put_title(rshi_canvas *c, const rsh_layout *l, int x, int y, int *lines) {
     const char *text = rsh_layout_text(l);
     size_t room = (size_t)(c->format->width / c->format->letter);
@@ -70,7 +70,7 @@ static rsh_status draw_notes(rshi_canvas *c, int x, int y) {
     return RSH_OK;
 }
 
-/* The number of notes, and the length of the longest. */
+/* Returns the number of notes, and the length of the longest. */
 static int measure_notes(const rshi_scene *s, int *longest) {
     char text[192];
     int n = 0;

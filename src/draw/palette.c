@@ -1,17 +1,17 @@
 /* Palette: chooses the colour of each rank: the hue by one mesh axis and the shade by the others.
  *
  * Only axes along which the picture differs are used, and only coordinates that appear.  Replicas have the same colour.
- * If a single axis has more than eight coordinates, every eight of them get another shade.  If there are other axes as
- * well, neighbouring coordinates share a hue and differ in shade.  Without a mesh the ranks themselves are the
- * coordinates. */
+ * If a single axis has more than eight coordinates, each further group of eight gets another shade.  If there are
+ * other axes as well, neighbouring coordinates share a hue and differ in shade.  Without a mesh the ranks themselves
+ * are the coordinates. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first of the ranks that cover the same cells, so that replicas have the same colour.  If a rank has several
- * pieces, the one shared with fewest ranks is used.  -1: the rank is not in the picture. */
+/* Returns the first of the ranks that cover the same cells, so that replicas have the same colour.  If a rank has
+ * several pieces, the one that fewest ranks share is used. -1: the rank is not in the picture. */
 static int64_t representative(const rshi_side *side, int64_t rank) {
     int64_t i = rshi_layout_ordinal(side->layout, rank);
     const rshi_alike *best = NULL;
@@ -45,7 +45,7 @@ static rsh_status make_scale(const rshi_side *side, unsigned axes, rshi_scale *o
     return RSH_OK;
 }
 
-/* Axes along which the ranks of the picture differ. */
+/* Returns the axes along which the ranks of the picture differ. */
 static unsigned varying(const rshi_side *side) {
     const rsh_layout_desc *desc = rsh_layout_describe(side->layout);
     unsigned axes = 0;
@@ -57,7 +57,8 @@ static unsigned varying(const rshi_side *side) {
     return axes;
 }
 
-/* Chooses the axis with most coordinates, but at most one per hue; if all have more, the first. */
+/* Chooses the axis with most coordinates among those with at most one coordinate per hue; if all have more, the first
+ * axis. */
 static rsh_status choose_hue(rshi_scene *s, unsigned axes) {
     rshi_scale *best = &s->palette.hue;
     for (int a = 0; a < RSH_MAX_AXES; a++) {
@@ -89,7 +90,7 @@ static int64_t scale_index(const rshi_scale *scale, int64_t value) {
     return at ? at - scale->value : 0;
 }
 
-/* The colour of coordinate i of n along the hue axis and j of m along the shade axes. */
+/* Returns the colour of coordinate i of n along the hue axis and j of m along the shade axes. */
 static rshi_colour colour_at(int64_t i, int64_t n, int64_t j, int64_t m) {
     int64_t each = rshi_ceil_div(rshi_max(n, 1), RSHI_HUES), shades = rshi_max(m, 1) * each;
     int64_t hue = m ? i / each : i % RSHI_HUES, shade = m ? j * each + i % each : i / RSHI_HUES;
@@ -97,7 +98,7 @@ static rshi_colour colour_at(int64_t i, int64_t n, int64_t j, int64_t m) {
     double level = (double)shade / (double)(shades - 1) - RSHI_LEVEL_PLAIN;
     return rshi_colour_of((int)hue,
                           RSHI_LEVEL_PLAIN +
-                              level * (shades == 2 ? 0.75 : 1)); /* two shades differ enough with less contrast */
+                              level * (shades == 2 ? 0.75 : 1)); /* two shades need less contrast */
 }
 
 rshi_colour rshi_scene_colour(const rshi_scene *s, int64_t rank) {
@@ -142,8 +143,8 @@ static void value_label(const rshi_scene *s, const rshi_scale *scale, int64_t va
     snprintf(label, RSHI_DRAW_LABEL, "%s", all);
 }
 
-/* Of more than eight shades only the first, the middle and the last are listed; a hue that several coordinates share is
- * labelled with a range. */
+/* If there are more than eight shades, only the first, the middle and the last are listed.  If several coordinates
+ * share a hue, its label is a range. */
 #define FEW 8
 bool rshi_legend_entry(const rshi_scene *s, int which, int64_t i, char label[RSHI_DRAW_LABEL], rshi_colour *colour) {
     const rshi_scale *scale = scale_of(s, which), *hue = &s->palette.hue, *shade = &s->palette.shade;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Computes the positions of the borders: proportional, but at least `least` per interval; equal intervals are equally
- * wide.  The last position is `total`, except for rounding. */
+/* Computes the positions of the borders.  Intervals are proportional to their lengths, but at least `least` wide; equal
+ * intervals are equally wide.  The last position is `total`, except for rounding. */
 static void place_borders(const rshi_borders *e, int total, int least, int gap, int *place) {
     int64_t span = 0;
     int room = total - (e->gap < 0 ? 0 : gap) - least * (e->n - (e->gap >= 0));
@@ -64,15 +64,15 @@ typedef struct size {
     int w, h;
 } size;
 
-/* Boxes of the same size either all have a label or none has.  If labels would cover much of small boxes, each set of
- * holders is labelled once. */
+/* Which boxes get labels.  Either all boxes of a size have a label or none has.  If labels would cover much of small
+ * boxes, each set of holders is labelled once. */
 typedef struct boxing {
     rshi_canvas *canvas;
     const rshi_panel *panel;
     int ncrowded;
-    size crowded[RSHI_DRAW_INTERVALS]; /* sizes of boxes in which some label does not fit */
-    bool dense;                        /* label each set of holders once */
-    uint8_t *labelled;                 /* owned; if dense: is this set of holders labelled already? */
+    size crowded[RSHI_DRAW_INTERVALS]; /* sizes of boxes that are too small for some label */
+    bool dense;                        /* each set of holders is labelled only once */
+    uint8_t *labelled;                 /* owned; if dense: whether this set of holders has a label already */
 } boxing;
 
 static rshi_figure figure_of(const boxing *b, const rshi_rect *r) {
@@ -90,8 +90,8 @@ static bool fits(const rshi_format *f, const rshi_figure *m, const char *label) 
     return (int)strlen(label) <= (m->w - 1) / f->letter && m->h >= f->line;
 }
 
-/* Would a label that stands on its origins hide more than a third of a box?  Letters without paper of their own do not
- * count. */
+/* Would a label hide more than a third of a box whose colour shows its origin?  In text pictures a label hides nothing.
+ *  */
 static bool covers_much(const rshi_format *f, const rshi_figure *m, const char *label) {
     return f->letter > 1 && 3 * (int)(strlen(label) + 1) * f->letter * f->line > m->w * m->h;
 }
@@ -191,7 +191,7 @@ static bool leaves_out(const rshi_scene *s, const rshi_side *side, int direction
     return false;
 }
 
-/* The kind of figure to draw in the gap of a direction; NULL: none. */
+/* Returns the kind of figure to draw in the gap of a direction; NULL: none. */
 static const char *gap_kind(const rshi_canvas *c, const rshi_panel *p, int direction) {
     if (c->scene->along[direction].gap < 0) return NULL;
     return leaves_out(c->scene, p->side, direction) ? "gap" : p->origins ? "skipped" : NULL;

@@ -22,10 +22,11 @@ typedef struct rect_walk {
     const rshi_scene *scene;
     const rshi_side *side;
     equal_fn equal;
-    uint64_t done[RSHI_DRAW_INTERVALS]; /* columns, by row */
+    uint64_t done[RSHI_DRAW_INTERVALS]; /* columns that are already in a rectangle, by row */
 } rect_walk;
 
-/* Columns of row r from c0 on whose cells equal the first cell of the rectangle and are not in another one. */
+/* Returns the columns of row r, from c0 on, whose cells equal the first cell of the rectangle and are not in another
+ * rectangle. */
 static uint64_t equal_run(const rect_walk *w, const rshi_rect *rect, int r) {
     const rshi_borders *columns = &w->scene->along[RSHI_COLUMNS];
     uint64_t bits = 0;

@@ -97,7 +97,7 @@ static bool note_dims(const rshi_scene *s, int i, char *text, size_t room) {
     return true;
 }
 
-/* The note for the i-th dim with a gap. */
+/* Writes the note for the i-th dim with a gap. */
 static bool note_gap(const rshi_scene *s, int i, char *text, size_t room) {
     for (int k = 0; k < RSHI_DIRECTIONS; k++) {
         const rshi_borders *e = &s->along[k];

@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-#define RANKS_ASKED 64 /* ranks that are examined; the cells of further first holders get all stages */
+#define RANKS_ASKED 64 /* number of ranks that are examined; cells with other first holders get all stages */
 
 /* Indices of a part along one dim: [lo, hi). */
 typedef struct local_range {
@@ -27,7 +27,7 @@ static bool overlaps_range(const rsh_transfer *t, int d, local_range want) {
 typedef struct arriving {
     rshi_scene *scene;
     const rsh_share *share;
-    const rshi_piece *piece; /* of the destination */
+    const rshi_piece *piece; /* the destination piece */
 } arriving;
 
 static bool writes(const arriving *a, const rsh_transfer *t, int cell) {

@@ -1,13 +1,13 @@
 /* Sums: groups the ranks of a cell of a partial layout.
  *
- * Ranks with equal coordinates on every non-partial axis form a group; their contributions combined are the value of
+ * Ranks with equal coordinates on every non-partial axis form a group; their contributions, combined, are the value of
  * the cell.  Other groups that hold the cell are replicas of the first. */
 #include "draw/impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The rank of the same group at the origin of the partial axes. */
+/* Returns the rank of the same group at the origin of the partial axes. */
 static int64_t leader_of(const rsh_layout *l, int64_t rank) {
     rshi_piece p = {.rank = rank, .position = rshi_layout_position(l, rank)}, first;
     rshi_piece_at_partial(l, &p, 0, &first);

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The number of digits without trailing zeros; a rounder number has fewer. */
+/* Returns the number of digits without trailing zeros; a rounder number has fewer. */
 static int significant_digits(int64_t x) {
     int n = 0;
     while (x && x % 10 == 0) x /= 10;
@@ -12,7 +12,7 @@ static int significant_digits(int64_t x) {
     return n;
 }
 
-/* The first of 1, 2, 5, 10, 20, 50, .. that is at least `least`. */
+/* Returns the first of 1, 2, 5, 10, 20, 50, ... that is at least `least`. */
 static int64_t round_step(double least) {
     int64_t step = 1;
     for (int i = 0; (double)step < least && step < INT64_MAX / 10; i++) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
@@ -70,7 +70,7 @@ static rsh_status uncut_ticks(const ticking *t) {
     return t->fn(t->ctx, length, size);
 }
 
-/* Is border i one of every k?  After a gap, borders are counted from the end. */
+/* Is border i one of every k borders?  After a gap, borders are counted from the end. */
 static bool is_kth(const ticking *t, int i, int k) { return (t->gap >= 0 && i > t->gap ? t->n - i : i) % k == 0; }
 
 static bool has_room(const ticking *t, int k) {
@@ -83,8 +83,8 @@ static bool has_room(const ticking *t, int k) {
     return true;
 }
 
-/* Returns 1 if all cuts have room; otherwise the smallest k for which every k-th index fits, or up to twice that if the
- * numbers are rounder. */
+/* Returns 1 if there is room for all cuts.  Otherwise returns the smallest k for which every k-th index fits, or up to
+ * twice that if the numbers are then rounder. */
 static int choose_every(const ticking *t) {
     int least = 1, best;
     while (least < t->n && !has_room(t, least)) least++;

@@ -12,9 +12,10 @@
 
 /* ---- exchanging arguments ---- */
 
-/* The arguments, which must be equal on all ranks, and the tensor, which must be equal on the ranks of `from`. */
+/* The arguments, which must be equal on all ranks, and the tensor's properties, which must be equal on the ranks of
+ * `from`. */
 typedef struct asked {
-    uint64_t meshes; /* hash of both */
+    uint64_t meshes; /* hash of both meshes */
     int64_t n, dtype, enabled;
     rsh_place places[RSH_MAX_AXES];
 } asked;
@@ -82,7 +83,7 @@ static rsh_status compare_cards(const rsh_mesh *from, const card *cards, int64_t
     return RSH_OK;
 }
 
-/* Collective.  Returns the card of the ranks that have the tensor. */
+/* Exchanges the arguments; collective.  Returns the card of the ranks that have the tensor. */
 static rsh_status exchange_cards(const rsh_mesh *from, const card *mine, rsh_status ready, card *out) {
     rsh_comm *parent = rsh_mesh_parent(from);
     int64_t ranks = rsh_comm_size(parent);
@@ -99,7 +100,7 @@ static rsh_status exchange_cards(const rsh_mesh *from, const card *mine, rsh_sta
 
 typedef struct side {
     rsh_mesh *mesh;             /* held */
-    rsh_layout *here, *in_parent; /* owned; in ranks of the mesh, and of its parent */
+    rsh_layout *here, *in_parent; /* owned; the layout in ranks of the mesh, and in ranks of its parent */
 } side;
 
 static void side_end(side *s) {
@@ -122,7 +123,7 @@ static rsh_status side_new(rsh_mesh *m, const rsh_place *places, rsh_dtype dtype
     return st;
 }
 
-/* Returns the parts of s, if this rank is in the mesh, in the parent's rank numbers. */
+/* Creates the tensor on the ranks of the parent, from this rank's parts; a rank outside of the mesh has none. */
 static rsh_status to_parent(const side *at, const rsh_sharded *s, rsh_sharded **out) {
     const rsh_tensor *const *parts = s ? (const rsh_tensor *const *)s->part : NULL;
     return rsh_sharded_from_tensors(rsh_mesh_parent(at->mesh), at->in_parent, s ? s->nparts : 0, parts, out);
@@ -148,7 +149,7 @@ static rsh_status from_parent(const side *at, const rsh_sharded *s, rsh_value **
     return st;
 }
 
-/* Collective over the parent. */
+/* Moves the parts; collective over the parent. */
 static rsh_status move_parts(const side *from, const rsh_sharded *s, const side *to, rsh_value **out) {
     rsh_comm *parent = rsh_mesh_parent(from->mesh);
     rsh_sharded *src = NULL, *dst = NULL;
@@ -163,8 +164,8 @@ static rsh_status move_parts(const side *from, const rsh_sharded *s, const side 
 /* ---- the op ---- */
 
 typedef struct crossing {
-    side from, to, back; /* back: for the gradient of the result */
-    rsh_op op;           /* of a partial source; RSH_OP_NONE: not partial */
+    side from, to, back; /* source and destination of the move; `back` is the destination of the gradient */
+    rsh_op op;           /* op of a partial source; RSH_OP_NONE: not partial */
     double share;        /* factor of the gradient for each contribution */
 } crossing;
 
@@ -176,14 +177,14 @@ static void crossing_drop(void *attrs) {
 static rsh_comm *crossing_comm(const void *attrs) { return rsh_mesh_parent(((const crossing *)attrs)->from.mesh); }
 
 static rsh_status cross_forward(rsh_grad_call *call) {
-    const crossing *c = rsh_call_attrs(call); /* a copy, which holds its references from here on */
+    const crossing *c = rsh_call_attrs(call); /* a copy of the attributes, which holds its references from here on */
     rsh_value *v = NULL;
     side_hold(&c->from), side_hold(&c->to), side_hold(&c->back);
     RSH_TRY(move_parts(&c->from, rsh_value_sharded(rsh_call_input_value(call, 0)), &c->to, &v));
     return rsh_call_set_output_value(call, 0, v);
 }
 
-/* t is f32 or f64. */
+/* Multiplies all elements of t, which is f32 or f64. */
 static void scale_elements(const rsh_tensor *t, double by) {
     float *f = rsh_tensor_data(t);
     double *d = rsh_tensor_data(t);
@@ -274,7 +275,7 @@ rsh_status rsh_dtensor_move(rsh_value *v, rsh_mesh *from, rsh_mesh *to, int n, c
     card mine, of;
     crossing c;
     rsh_status st = check_arguments(v, from, to, n, places, out);
-    if (!st && v) from = rsh_dtensor_mesh(v); /* an equal mesh, with the comm of v */
+    if (!st && v) from = rsh_dtensor_mesh(v); /* a mesh equal to the argument, but with the comm of v */
     if (!st) st = fill_card(v, from, to, n, places, dtype, &mine);
     RSH_TRY(exchange_cards(from, &mine, st, &of));
     *out = NULL;

@@ -40,7 +40,8 @@ typedef struct card {
     int64_t shape[RSH_MAX_NDIM];
 } card;
 
-/* Adds up a dim over the coordinates of the mesh dims that shard it, at coordinate 0 of the others. */
+/* Returns the size of a dim: the sum over the coordinates of the mesh dims that shard it, at coordinate 0 of the
+ * others. */
 static int64_t sum_sizes(const rsh_mesh *mesh, const rsh_place *places, int dim, int ndim, const card *cards) {
     int64_t sum = 0;
     for (int64_t p = 0; p < rsh_mesh_size(mesh); p++) {
@@ -96,7 +97,7 @@ static rsh_status find_whole_layout(const rsh_mesh *mesh, int n, const rsh_place
     return st;
 }
 
-/* Collective. */
+/* Exchanges the shapes of the parts and computes the shape of the whole tensor; collective. */
 static rsh_status exchange_shapes(const rsh_tensor *t, rsh_mesh *mesh, int n, const rsh_place *places,
                                   rsh_layout **out) {
     card mine = {rsh_tensor_ndim(t), rsh_tensor_dtype(t), {0}};

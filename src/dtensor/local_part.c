@@ -1,14 +1,14 @@
 /* Local part: a plain value with a mark that it is this rank's part of a DTensor.
  *
- * Ops treat it as a plain tensor of this rank.  Their results have the same mark, without the layout: they differ
- * between the ranks of the mesh, so they must not be treated as replicated. */
+ * Ops treat it as a plain tensor of this rank.  Their results get a mark without a layout: they differ between the
+ * ranks of the mesh, so they must not be treated as replicated. */
 #include "dtensor/dtensor.h"
 
 /* The content of a mark, which several values may share. */
 typedef struct mark {
     int refs;
     rsh_mesh *mesh;     /* held */
-    rsh_layout *layout; /* owned; of the DTensor; NULL: the value was computed from a part */
+    rsh_layout *layout; /* owned: the layout of the DTensor; NULL: the value was computed from a part */
 } mark;
 
 static void hold_mark(void *kind_data) { ((mark *)kind_data)->refs++; }
@@ -46,7 +46,7 @@ static rsh_mesh *first_mesh(int nin, rsh_value *const *in) {
 
 enum { MOST = 64 }; /* largest number of outputs of an op on parts */
 
-/* Together with a DTensor the part counts as a plain value. */
+/* Applies an op to parts.  If a DTensor is among the inputs, the parts count as plain values. */
 static rsh_status apply_to_parts(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                                  rsh_value **out) {
     for (int i = 0; i < nin; i++)

@@ -1,8 +1,8 @@
-/* Meeting ops: how ops are applied to DTensors.
+/* Meeting ops: applies ops to DTensors.
  *
- * The op's rule and the placements of its inputs give a solution: the layouts that inputs are moved to, and the layouts
- * of outputs and gradients.  Then the op runs on this rank's parts.  If there is no solution, the op fails with its
- * name and the placements: nothing is ever gathered implicitly. */
+ * The op's rule and the placements of its inputs give a solution: the layouts to which inputs are moved, and the
+ * layouts of outputs and gradients.  Then the op runs on this rank's parts.  If there is no solution, the call fails
+ * and names the op and the placements: nothing is ever gathered implicitly. */
 #include "dtensor/solution.h"
 
 #include <stdio.h>
@@ -107,7 +107,7 @@ static rsh_status prepare_input(const rsh_grad_op *op, rsh_mesh *mesh, rsh_value
 
 /* ---- applying ---- */
 
-/* A value that has become partial counts at coordinate 0 of its new partial axes. */
+/* If the value has become partial, it counts only at coordinate 0 of its new partial axes. */
 static rsh_status take_own_part(rsh_value *v, rsh_mesh *mesh, const rsh_layout *to, rsh_value **out) {
     const rsh_layout_desc *was = rsh_layout_describe(rsh_value_layout(v)), *is = rsh_layout_describe(to);
     rsh_grad_apply_opts as = {.struct_size = sizeof as, .out = &to, .kind = &rshi_dtensor_kind, .kind_data = mesh};
@@ -125,14 +125,14 @@ static rsh_status move_to_layout(rsh_value *v, rsh_mesh *mesh, const rsh_layout 
     return rsh_value_set_kind(*out, &rshi_dtensor_kind, mesh);
 }
 
-/* Returns whether an output moves, from output i on. */
+/* Returns whether output i or a later one moves. */
 static bool outputs_move(const rshi_solution *s, int i) {
     bool moves = false;
     for (; i < s->nout; i++) moves |= s->made[i] != NULL;
     return moves;
 }
 
-/* Returns whether ranks communicate after input i: to move another one, in the op, or to move outputs. */
+/* Returns whether ranks communicate after input i: to move a later input, in the op, or to move outputs. */
 static bool communicates_after(const rshi_solution *s, int i) {
     bool meet = s->calls || outputs_move(s, 0);
     while (++i < s->nin) meet |= s->wanted[i] && !s->at_home[i];
@@ -159,11 +159,12 @@ static rsh_status apply_here(const rshi_solution *s, const void *attrs, rsh_valu
                              const rsh_grad_apply_opts *as, rsh_value **out) {
     uint64_t calls = as->comm->calls;
     rsh_status st = rsh_grad_apply_with(s->op, attrs, s->nin, in, s->nout, as, out);
-    bool in_op = s->calls && as->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
+    /* the other ranks are in the op, but this rank failed before its collective calls */
+    bool in_op = s->calls && as->comm->calls == calls;
     return in_op || outputs_move(s, 0) ? rshi_comm_tell(as->comm, calls, st) : st;
 }
 
-/* Moves outputs that the op has created as ranges to chunks; afterwards all of them exist, or none. */
+/* Moves outputs that the op has created as ranges to chunks.  Either all outputs exist afterwards, or none. */
 static rsh_status place_outputs(const rshi_solution *s, rsh_mesh *mesh, rsh_value **out) {
     rsh_comm *comm = rsh_mesh_comm(mesh);
     uint64_t calls = comm->calls;
@@ -208,8 +209,9 @@ static unsigned letters_cut(const rsh_rule_tensor *t, const rsh_value *v) {
     return cut;
 }
 
-/* A plain scalar is equal on every rank, even where a cut input has no rows.  A pointwise op broadcasts it; any other
- * op that needs one of its rows for each row of a cut input could not run there. */
+/* Returns whether plain scalars fit.  A plain scalar is equal on every rank, even if a cut input has no rows there.  A
+ * pointwise op broadcasts it.  Any other op needs one scalar for each row of a cut input, so it could not run on a rank
+ * without rows. */
 static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
     unsigned cut = 0;
     if (q->op->layouts == rsh_grad_same_layout) return true;
@@ -220,7 +222,7 @@ static bool numbers_fit(const rshi_rule_question *q, rsh_value *const *in) {
     return true;
 }
 
-/* *solved: there is a solution, and running it tells the other ranks of errors. */
+/* *solved tells whether there is a solution; running it then tells the other ranks of errors. */
 static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin,
                                  rsh_value *const *in, int nout, rsh_value **out, bool *solved) {
     rshi_rule_question q;
@@ -241,7 +243,7 @@ static rsh_status apply_prepared(const rsh_grad_op *op, const void *attrs, rsh_m
     return st ? st : run_solution(s, mesh, attrs, in, out);
 }
 
-/* This rank has no memory to find out what moves. */
+/* Returns whether the other ranks will communicate, if this rank lacks memory to compute the solution. */
 static bool others_communicate(const rsh_grad_op *op, const void *attrs, rsh_mesh *mesh, int nin, rsh_value *const *in,
                                int nout) {
     rshi_rule_question q;

@@ -27,8 +27,8 @@ static rsh_status check_placements(rsh_value *v, int n, const rsh_place *places,
     return rshi_dtensor_layout(mesh, n, places, dtype, rsh_value_ndim(v), rsh_value_shape(v), to);
 }
 
-/* Finds the new layout; NULL and RSH_OK if it is unchanged.  An error on one rank is reported in the opening exchange
- * of the move.  If nothing moves, the ranks synchronize here to report it. */
+/* Finds the new layout; *out is NULL if it is unchanged.  An error on one rank is reported in the opening exchange of
+ * the move.  If nothing moves, the ranks synchronize here to report it. */
 static rsh_status find_target(rsh_value *v, int n, const rsh_place *places, rsh_dtype dtype, rsh_layout **to) {
     rsh_comm *comm = rsh_mesh_comm(rsh_dtensor_mesh(v));
     rsh_layout *found = NULL;

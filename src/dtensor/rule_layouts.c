@@ -1,13 +1,13 @@
-/* Rule layouts: the layouts of an op's tensors, including those that are ranges of a letter.
+/* Rule layouts: creates the layouts of an op's tensors, including tensors that are ranges of a letter.
  *
- * A range is cut like its letter, so a rank has the part of it that is in its chunk of the letter.  Such a layout has
- * explicit sizes, which placements cannot express.  It exists only between a move and the op. */
+ * A range is cut like its letter: each rank has the elements of the range that are in its chunk of the letter.  Such a
+ * layout has explicit sizes, which placements cannot express.  It exists only between a move and the op. */
 #include "dtensor/solution.h"
 
 static bool cuts_dim(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
 
-/* Computes the chunk of a dim of n elements at a position of the mesh, cut by the mesh dims that shard it, first to
- * last. */
+/* Computes the chunk of a dim of n elements at a position of the mesh.  The mesh dims that shard it cut it from first
+ * to last. */
 static void chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t n, int64_t position, int64_t *lo,
                      int64_t *size) {
     int64_t below = rsh_mesh_size(mesh);
@@ -23,7 +23,7 @@ static void chunk_at(const rsh_mesh *mesh, const rsh_place *places, int dim, int
     }
 }
 
-/* Returns whether this is the first position of those that have the same chunk of the dim. */
+/* Returns whether this is the first position among those that have the same chunk of the dim. */
 static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int64_t position) {
     for (int a = rsh_mesh_ndim(mesh) - 1; a >= 0; a--) {
         int64_t n = rsh_mesh_dim_size(mesh, a);
@@ -33,7 +33,7 @@ static bool is_first(const rsh_mesh *mesh, const rsh_place *places, int dim, int
     return true;
 }
 
-/* Computes the size of the range in each chunk of the letter (`sizes` may be NULL).  Returns whether these are the
+/* Computes how much of the range is in each chunk of the letter (`sizes` may be NULL).  Returns whether these are the
  * chunks of the range itself. */
 static bool range_sizes(const rsh_mesh *mesh, const rsh_place *places, const rsh_rule_tensor *t, int d, int64_t *sizes,
                         int64_t *n) {

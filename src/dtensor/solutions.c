@@ -1,4 +1,4 @@
-/* Solutions: the layouts that rules and placements give, cached by the mesh.
+/* Solutions: the layouts that follow from rules and placements, cached by the mesh.
  *
  * Creating layouts formats texts, which takes longer than a small op.  Solutions are looked up by op, dims and the
  * inputs' layouts, so that a training loop computes each once. */
@@ -157,7 +157,7 @@ static table *table_of(rsh_mesh *mesh) {
     return notes->what;
 }
 
-/* Empties a full table; a running loop fills it again with what it needs. */
+/* Adds a solution.  Empties a full table first; a running loop then fills it again with what it needs. */
 static void add_solution(table *t, rshi_solution *s) {
     if (t->n == LIMIT) clear_table(t);
     rshi_solution **bucket = &t->bucket[s->key % BUCKETS];
@@ -204,7 +204,8 @@ static void read_all_places(const rsh_mesh *mesh, const rshi_rule_question *q, c
     memcpy(o->was, o->in, sizeof o->was);
 }
 
-/* Computes the same answer as `wanted`, `at_home`, `calls` and `made`. */
+/* Returns whether ranks communicate, as `wanted`, `at_home`, `calls` and `made` of a solution would tell, but allocates
+ * no memory. */
 bool rshi_solution_meets(const rsh_mesh *mesh, const rshi_rule_question *q, const rsh_layout *const *given) {
     rshi_outcome o;
     char why[RSHI_WHY];

@@ -30,7 +30,7 @@ static rsh_status find_parts(rshi_entry *n) {
     return RSH_OK;
 }
 
-/* Calls the op's own layouts function; the caller provides the lists of `io`. */
+/* Calls the op's own layouts function.  The caller provides the lists of `io`. */
 static rsh_status take_layouts(rshi_entry *n, rsh_grad_layouts *io) {
     rsh_status st = n->op->layouts(io);
     for (int i = 0; i < n->nin; i++) n->edge[i].grad_layout = io->grad_in[i];
@@ -134,7 +134,7 @@ static rsh_status describe_input(rshi_input *e) {
 }
 
 static rsh_status describe_output(rshi_output *o) {
-    rsh_layout_free(o->form.layout); /* layout of the rule; the value may have another dtype */
+    rsh_layout_free(o->form.layout); /* the layout that the rule returned; the value may have another dtype */
     rshi_profile_of(o->value->payload, &o->form);
     o->no_grad |= !rshi_differentiable(o->form.dtype);
     return o->grad_layout || o->no_grad ? RSH_OK : rshi_gradient_layout(o->value, &o->grad_layout);
@@ -157,7 +157,7 @@ static void link_output(rshi_entry *n, int i) {
     v->out = i;
 }
 
-/* Everything that can fail comes first. */
+/* Records the links of the op.  Everything that can fail comes first. */
 static rsh_status record_links(rshi_entry *n) {
     if (!n->recorded) return RSH_OK;
     RSH_TRY(rshi_slots_fill(n));

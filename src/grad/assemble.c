@@ -8,7 +8,8 @@ static void free_parts(int64_t nparts, rsh_tensor **parts) {
     }
 }
 
-/* Returns the layout with another dtype.  Rules only concern positions, and comparisons return bools. */
+/* Returns the layout with another dtype.  Rules only define positions; the dtype may differ, as comparisons return
+ * bools. */
 static rsh_status layout_as(const rsh_layout *l, rsh_dtype dtype, rsh_layout **out) {
     rsh_layout_desc desc = *rsh_layout_describe(l);
     desc.dtype = dtype;

@@ -1,8 +1,8 @@
 /* Backward: visits the ops of a graph, latest op first.
  *
- * Every op is newer than the ops that computed its inputs.  So the op with the highest number among those that are
- * pending has all its gradients, because no op that is visited later can reach it.  Ranks that created the same ops
- * visit them in the same order.  Leaves get their gradients only when the whole backward has succeeded on all ranks. */
+ * Every op is newer than the ops that computed its inputs.  So the pending op with the highest number has all its
+ * gradients, because no op that is visited later can reach it.  Ranks that created the same ops visit them in the same
+ * order.  Leaves get their gradients only when the whole backward has succeeded on all ranks. */
 #include "grad/impl.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 typedef struct walking {
     uint64_t number; /* number of this backward */
     bool retain;
-    rshi_entry *heap; /* held, with all entries below; pending entries, highest number first; NULL: none */
-    rsh_value **leaf; /* owned, each held; in the order in which they were reached */
+    rshi_entry *heap; /* held, with all entries below it: the pending entries, highest number first; NULL: none */
+    rsh_value **leaf; /* owned: the leaves, each held, in the order in which they were reached */
     int64_t nleaf, leaf_room;
     rsh_comm **comm; /* owned; comms of collective ops visited so far */
     int64_t ncomm, comm_room;
@@ -75,7 +75,7 @@ static rsh_status reach_leaf(walking *w, rsh_value *leaf) {
 
 /* ---- passing on gradients ---- */
 
-/* Takes ownership of g. */
+/* Adds g to the gradient of output `out`; takes ownership of g. */
 static rsh_status deliver_to_node(rshi_entry *n, int out, rsh_value *g, const char *who) {
     rsh_status st = rshi_profile_match_shape(&n->out[out].form, g, who, "the gradient of an input");
     if (st) {
@@ -230,16 +230,18 @@ static bool knows(const walking *w, const rsh_comm *comm) {
     return false;
 }
 
-/* The other ranks of the comm are in a collective call, or will be; this rank's status ends it. */
+/* Tells the other ranks of the comm, which are or will be in a collective call, that this rank has failed.  This rank's
+ * status ends that call. */
 static void tell_comm(walking *w, rsh_comm *comm) {
     if (!comm || knows(w, comm)) return;
     rshi_set_detail(w->detail);
     rsh_comm_agree(comm, w->status);
-    add_comm(&w->told, &w->ntold, &w->told_room, comm); /* if memory runs out, it is told again */
+    /* if memory has run out, the comm is not recorded and will be told again */
+    add_comm(&w->told, &w->ntold, &w->told_room, comm);
 }
 
-/* Prefetches of the op must end before any other comm is told, because a rank that learns of the error ends its own
- * immediately. */
+/* Tells the comms of the op.  Its prefetches must end before any other comm is told, because a rank that learns of the
+ * error ends its own prefetches at once. */
 static void tell_comms_of(walking *w, rshi_entry *n) {
     for (int i = 0; i < n->nslots; i++)
         if (n->slot[i].pair) tell_comm(w, n->slot[i].pair->hooks.comm);
@@ -248,7 +250,7 @@ static void tell_comms_of(walking *w, rshi_entry *n) {
     if (n->moved) tell_comm(w, n->comm);
 }
 
-/* This rank has failed in the op.  The other ranks must know before prefetches that were not read can end. */
+/* Tells the other ranks that this rank has failed in the op; only then can prefetches that were not read end. */
 static void tell_prefetched(walking *w, const rshi_entry *n) {
     for (int i = 0; i < n->nslots && w->status; i++)
         if (rshi_slot_is_ahead(&n->slot[i])) tell_comm(w, n->slot[i].pair->hooks.comm);
@@ -276,7 +278,7 @@ static rsh_status note_comms(walking *w, rshi_entry *n) {
     return RSH_OK;
 }
 
-/* Everything that happens before the op's own backward. */
+/* Does everything that must happen before the op's own backward. */
 static rsh_status prepare_entry(walking *w, rshi_entry *n) {
     RSH_REQUIRE(!n->used, RSH_ERUNTIME,
                 "cannot run backward through %s again: its saved tensors were released; pass RSH_RETAIN_GRAPH to the "
@@ -296,7 +298,7 @@ static void visit_entry(walking *w, rshi_entry *n) {
     }
     if (has_gradient(n) || n->op->comm) record_error(w, run_backward(n));
     tell_prefetched(w, n);
-    if (w->status && n->op->comm) tell_comm(w, n->op->comm(n->attrs)); /* the other ranks are in its backward */
+    if (w->status && n->op->comm) tell_comm(w, n->op->comm(n->attrs)); /* the other ranks are in the op's backward */
 }
 
 static void visit_next(walking *w) {
@@ -314,7 +316,8 @@ static void visit_next(walking *w) {
 
 /* ---- leaves ---- */
 
-/* Everything that can fail: moves the gradient to the leaf's layout, and to memory of its own if the leaf has none. */
+/* Prepares the new gradient of a leaf, with everything that can fail: moves it to the leaf's layout, and to separate
+ * memory if the leaf has no gradient yet. */
 static rsh_status prepare_leaf(rsh_value *leaf) {
     if (!leaf->pending) return RSH_OK;
     RSH_TRY(rshi_gradient_bring_to(&leaf->pending, leaf));
@@ -387,7 +390,7 @@ rsh_status rsh_backward_many(int n, rsh_value *const *v, rsh_value *const *seeds
     rshi_tape *tape = rshi_tape_mine();
     if (!tape) return rshi_nomem();
     walking w = {.number = ++tape->walks, .retain = flags & RSH_RETAIN_GRAPH, .detail = ""};
-    tape->failed_on = NULL; /* may be set by a read of a saved slot outside of backward */
+    tape->failed_on = NULL; /* a read of a saved slot outside of backward may have set this */
     bool was = rsh_grad_enable(false);
     for (int i = 0; i < n && !w.status; i++) record_error(&w, start_at(&w, v[i], seeds ? seeds[i] : NULL));
     while (w.heap) visit_next(&w);

@@ -122,7 +122,7 @@ rsh_status rsh_call_set_input_grad_value(rsh_grad_call *c, int i, rsh_value *v) 
     return st;
 }
 
-/* Every part gives the same value, so only the first one is used. */
+/* Every part passes the same value, so only the first one is used. */
 rsh_status rsh_call_pass_grad(rsh_grad_call *c, int i, int j) {
     RSH_TRY(check_in(c, i));
     RSH_TRY(check_out(c, j));

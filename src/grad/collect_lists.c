@@ -38,7 +38,7 @@ static rsh_status reduce_scatter_forward(rsh_grad_call *c) {
     return rshi_collect_out(c, 0, t, st);
 }
 
-/* Output r went to rank r, so its gradient comes back from there, for both derivatives. */
+/* Output r went to rank r, so its gradient comes back from rank r, for both derivatives. */
 static rsh_status reduce_scatter_backward(rsh_grad_call *c) {
     const rshi_collecting *k = rsh_call_attrs(c);
     rsh_tensor **list = NULL, *t = NULL;
@@ -74,7 +74,7 @@ static rsh_status gather_backward(rsh_grad_call *c) {
     return rshi_collect_give(c, 0, t, st);
 }
 
-/* Learns the shape of the tensors that the root scatters. */
+/* Tells all ranks the shape of the tensors that the root scatters. */
 static rsh_status learn_shape(rshi_collecting *k, const rsh_tensor *first, rshi_shape_told *out) {
     rshi_shape_told mine = rshi_shape_of(first), *all = rshi_alloc((size_t)k->comm->size, sizeof *all);
     rsh_status st = rsh_comm_agree(k->comm, all ? RSH_OK : rshi_nomem());

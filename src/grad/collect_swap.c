@@ -1,4 +1,5 @@
-/* Collect swap: all_to_all and all_to_all_single as ops; each is its own derivative, with the sides swapped. */
+/* Collect swap: all_to_all and all_to_all_single as ops.  The derivative of each is the same op in the opposite
+ * direction. */
 #include "grad/collect.h"
 
 /* Exchanges shapes: each rank learns the shapes of the tensors that it will receive. */

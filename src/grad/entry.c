@@ -1,9 +1,9 @@
-/* Entry: one application of an op, in one block with all its lists. */
+/* Entry: one application of an op, with all its lists in one block of memory. */
 #include "grad/impl.h"
 
 #include <string.h>
 
-#define SPARE_SLOTS 2 /* in addition to one for each input and output */
+#define SPARE_SLOTS 2 /* number of slots in addition to one for each input and output */
 
 /* The offsets of the lists of an entry in its block. */
 typedef struct plan_of_block {
@@ -23,7 +23,7 @@ static plan_of_block plan_block(size_t attr_bytes, int nin, int nout) {
     return b;
 }
 
-/* Returns the smallest class that has the bytes; -1: none. */
+/* Returns the smallest size class that has room for the bytes; -1: none. */
 static int class_of(size_t bytes) {
     size_t size = RSHI_ENTRY_LEAST;
     for (int i = 0; i < RSHI_ENTRY_CLASSES; i++, size *= 2)
@@ -57,7 +57,8 @@ rshi_entry *rshi_entry_hold(rshi_entry *n) {
     return n;
 }
 
-/* Entries to be freed, linked by `next`, so that long chains do not cause deep recursion. */
+/* Drops a reference.  An entry without references is added to the list of entries to free, linked by `next`, so that
+ * long chains do not cause deep recursion. */
 static void unlink_to(rshi_entry *from, rshi_entry **list) {
     if (!from || --from->refs) return;
     from->next = *list;

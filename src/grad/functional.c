@@ -29,7 +29,7 @@ static rsh_status check_arguments(const rsh_grad_op *op, const rshi_collecting *
     return check_inputs(op, nin, in);
 }
 
-/* If a check fails before the op's first collective call, the others learn of it in that call. */
+/* Applies the op.  If a check of this rank fails, the other ranks learn of it in the op's first collective call. */
 static rsh_status apply_collective(const rsh_grad_op *op, rshi_collecting *k, int nin, rsh_value *const *in, int nout,
                                    rsh_value **out) {
     bool opened = false;

@@ -49,7 +49,7 @@ void rshi_scale_elements(const rsh_tensor *t, double by) {
 
 #define SHARE ((int64_t)32768) /* elements per task */
 
-/* Both sides are dense, so the threads of the pool share the elements. */
+/* An addition of dense tensors, whose elements the threads of the pool share. */
 typedef struct adding {
     char *into;
     const char *from;
@@ -123,7 +123,7 @@ rsh_status rshi_gradient_check(const rsh_value *v, const rsh_value *g, const cha
     return st;
 }
 
-/* Creates a value with the same parts under this layout. */
+/* Creates a value with the same parts under another layout. */
 static rsh_status with_layout(const rsh_sharded *s, const rsh_layout *layout, rsh_value **out) {
     rsh_sharded *same;
     RSH_TRY(rsh_sharded_from_tensors(s->comm, layout, s->nparts, (const rsh_tensor *const *)s->part, &same));
@@ -190,7 +190,8 @@ void rshi_gradient_add_into(const rsh_value *into, const rsh_value *g) {
         add_elements(rsh_value_part(into, i), rsh_value_part(g, i));
 }
 
-/* Two gradients of one value may have different layouts; the later one is moved to that of the first. */
+/* Adds a gradient of a value.  If two gradients of it have different layouts, the later one is moved to the layout of
+ * the first. */
 static rsh_status add_gradient(rsh_value **sum, rsh_value **g) {
     RSH_TRY(rshi_gradient_bring(g, rsh_value_layout(*sum)));
     if (!is_own(*sum) && is_own(*g)) { /* a + b and b + a have the same bits */

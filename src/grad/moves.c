@@ -18,8 +18,8 @@ typedef struct moving {
     rsh_comm *comm;
     rsh_derivative how;
     rsh_plan_opts opts;
-    bool *opened;         /* in forward: set when errors of this rank reach the other ranks */
-    rsh_sharded *arrived; /* in forward, borrowed: the result of a move in steps; NULL: move now */
+    bool *opened;         /* forward only: set when errors of this rank reach the other ranks */
+    rsh_sharded *arrived; /* forward only, borrowed: the result of a move in steps; NULL: move now */
 } moving;
 
 static rsh_comm *reshard_comm(const void *attrs) { return ((const moving *)attrs)->comm; }
@@ -48,9 +48,9 @@ static rsh_status reshard_forward(rsh_grad_call *c) {
     if (m->arrived) s = m->arrived;
     else RSH_TRY(rsh_reshard(rsh_value_sharded(rsh_call_input_value(c, 0)), m->to, &m->opts, &s));
     m->arrived = NULL;
-    m->opts.node_of = NULL; /* belongs to the caller, for this call only; backward asks the comm */
+    m->opts.node_of = NULL; /* belongs to the caller and is valid for this call only; backward asks the comm */
     m->opts.nnode_of = 0;
-    m->opts.may_alias = false; /* a gradient may change in place, which must not change its source */
+    m->opts.may_alias = false; /* the gradient may be changed in place, which must not change the source */
     return out_sharded(c, s);
 }
 
@@ -73,7 +73,7 @@ static rsh_status check_linear(const rsh_layout *l) {
     return RSH_OK;
 }
 
-/* Moves the gradient to the source's layout; every contribution to a sum gets the whole gradient. */
+/* Moves the gradient to the source's layout.  Every contribution to a sum gets the whole gradient. */
 static rsh_status reshard_back(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *to = NULL;
     rsh_status st = check_linear(m->from);
@@ -86,7 +86,7 @@ static rsh_status reshard_back(const moving *m, const rsh_sharded *g, rsh_sharde
     return st;
 }
 
-/* The result has the parts of `from`; gives it the layout of a gradient. */
+/* Applies the adjoint.  The result has the parts of `from` and gets the layout of a gradient. */
 static rsh_status apply_adjoint(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *layout = NULL;
     rsh_status st = rshi_tape_unpartial(m->from, &layout);
@@ -101,7 +101,7 @@ static rsh_status apply_adjoint(const moving *m, const rsh_sharded *g, rsh_shard
     return RSH_OK;
 }
 
-/* The adjoint needs a gradient with the parts of `to`. */
+/* Moves the gradient to the parts of `to`, which the adjoint requires, and applies the adjoint. */
 static rsh_status reshard_adjoint(const moving *m, const rsh_sharded *g, rsh_sharded **out) {
     rsh_layout *to = NULL;
     rsh_sharded *brought = NULL;
@@ -159,7 +159,7 @@ rsh_status rshi_reshard_check(const rsh_value *v, const rsh_layout *to, rsh_deri
     return RSH_OK;
 }
 
-/* Takes ownership of `arrived` if it succeeds. */
+/* Takes ownership of `arrived`, unless it fails. */
 static rsh_status apply_reshard(rsh_value *v, const rsh_layout *to, rsh_derivative how, const rsh_plan_opts *opts,
                                 rsh_sharded *arrived, bool *opened, rsh_value **out) {
     moving m = {.from = (rsh_layout *)rsh_value_layout(v), .to = (rsh_layout *)to, .comm = rsh_value_comm(v)};
@@ -168,7 +168,7 @@ static rsh_status apply_reshard(rsh_value *v, const rsh_layout *to, rsh_derivati
     m.arrived = arrived;
     m.opts = (rsh_plan_opts)RSH_PLAN_OPTS_INIT;
     if (RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &m.opts))
-        m.opts.struct_size = 0; /* the move reports the error on all ranks */
+        m.opts.struct_size = 0; /* makes the move fail, which reports the error on all ranks */
     return rsh_grad_apply_with(&reshard_op, &m, 1, &v, 1, &as_it_is, out);
 }
 

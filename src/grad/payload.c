@@ -1,4 +1,4 @@
-/* Payload: the elements of a value, and the profile that its gradient must match. */
+/* Payload: the elements of a value, and the profile (shape, dtype and layout) that its gradient must match. */
 #include "grad/impl.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ void rshi_profile_end(rshi_profile *f) {
 
 #define PROFILE_TEXT 128
 
-/* Writes "f32[3, 4]". */
+/* Writes dtype and shape, such as "f32[3, 4]". */
 static void write_text(const rshi_profile *f, char text[PROFILE_TEXT]) {
     int n = snprintf(text, PROFILE_TEXT, "%s[", rsh_dtype_name(f->dtype));
     for (int d = 0; d < f->ndim && n < PROFILE_TEXT; d++)

@@ -5,7 +5,7 @@
 
 /* ---- in forward ---- */
 
-/* If the slots of the node's block are used up, moves them to a list of their own. */
+/* If the slots in the node's block are used up, moves the slots to a separate list. */
 static rsh_status grow_slots(rshi_entry *n) {
     if (n->nslots < n->room) return RSH_OK;
     int room = 2 * n->room;
@@ -96,8 +96,8 @@ static rsh_status pack_slot(const char *who, rshi_slot *s, rshi_hooks *pair, rsh
     return st;
 }
 
-/* A hook gets an input itself, so that it can tell whether it is a parameter.  For anything else it gets a leaf, which
- * it may keep without a cycle of references. */
+/* Packs a payload.  A hook gets an input itself, so that it can tell whether it is a parameter.  For anything else it
+ * gets a leaf, which it may keep without a cycle of references. */
 static rsh_status pack_payload(rshi_entry *n, rshi_slot *s, rshi_hooks *pair, rshi_payload *payload) {
     if (s->kind == RSHI_SLOT_IN) return pack_slot(n->op->name, s, pair, n->edge[s->index].value);
     rsh_value *leaf = rshi_value_new(payload);
@@ -277,7 +277,7 @@ rsh_status rsh_saved_read(const rsh_saved *s, rsh_value **out) {
     if (s->slot.pair) {
         RSH_TRY(unpack_slot("rsh_saved_new", &s->slot, out));
         ((rsh_saved *)s)->slot.fetched =
-            false; /* the prefetched value has been read; this flag is not part of the saved state */
+            false; /* the prefetched value has been read; the flag is not part of the saved state */
         return RSH_OK;
     }
     RSH_TRY(check_unchanged("rsh_saved_read", &s->slot));

@@ -40,7 +40,7 @@ static void free_tape(void *tape) {
 
 static void make_key(void) { has_key = !pthread_key_create(&key, free_tape); }
 
-/* If the library is unloaded, the destructor must not be called when a thread ends. */
+/* Without this, a thread that ends after the library was unloaded would call the destructor. */
 __attribute__((destructor)) static void delete_key(void) {
     if (has_key) pthread_key_delete(key);
 }

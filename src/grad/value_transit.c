@@ -4,12 +4,12 @@
 #include "grad/impl.h"
 
 struct rsh_value_transit {
-    rsh_value *v;         /* held; the source, or the result if nothing moves; NULL: neither */
+    rsh_value *v;         /* held: the source, or the result if nothing moves; NULL: neither */
     rsh_transit *transit; /* owned; NULL: nothing moves */
-    rsh_layout *to;       /* held */
+    rsh_layout *to;       /* held: layout of the result */
     rsh_derivative how;
     rsh_plan_opts opts;
-    const rsh_value_kind *kind; /* of the result; NULL: none */
+    const rsh_value_kind *kind; /* kind of the result; NULL: none */
     void *kind_data;            /* held through the kind */
 };
 
@@ -33,8 +33,8 @@ static void record_arguments(rsh_value_transit *t, const rsh_layout *to, rsh_der
     t->to = rsh_layout_hold(to);
     t->how = how;
     (void)RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT,
-                            &t->opts); /* cannot fail, because the move has already read them */
-    t->opts.node_of = NULL;            /* belongs to the caller, for this call only */
+                            &t->opts); /* cannot fail, because the move has already read these options */
+    t->opts.node_of = NULL;            /* belongs to the caller and is valid for this call only */
     t->opts.nnode_of = 0;
 }
 

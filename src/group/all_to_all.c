@@ -1,4 +1,4 @@
-/* All_to_all: a tensor for every pair of ranks, with any shape, in one exchange.
+/* All_to_all: sends a tensor of any shape from every rank to every rank, in one exchange.
  *
  * Each rank first sends the shape and dtype of what it will send, so that a mismatch becomes an error on every rank
  * before any element moves.  Dense tensors are sent and received in place.  Other tensors, and destinations that share
@@ -11,10 +11,11 @@
 typedef struct swap {
     const char *name;
     rsh_comm *comm;
-    const rsh_tensor *const *in, *const *out; /* one per rank: to it, from it */
-    rshi_offer *offers;                       /* owned; for the tensors to each rank, then from each rank */
-    rsh_message *messages;                    /* owned; to each rank, then from each rank */
-    rsh_tensor **standins;                    /* owned; dense temporaries for `in`, then for `out`; NULL: not needed */
+    const rsh_tensor *const *in, *const *out; /* one tensor per rank: to it (in), from it (out) */
+    rshi_offer *offers;                       /* owned: [2 * n], for the tensors to each rank, then from each rank */
+    rsh_message *messages;                    /* owned: [2 * n], to each rank, then from each rank */
+    rsh_tensor **standins;                    /* owned: [2 * n], dense temporaries for `in`, then for `out`; NULL:
+                                               * not needed */
 } swap;
 
 /* ---- checks of this rank alone ---- */
@@ -141,7 +142,7 @@ out:
 rsh_status rsh_group_all_to_all(rsh_group *g, int nlist, rsh_tensor *const *out, const rsh_tensor *const *in) {
     swap s = {.name = "all_to_all", .in = in, .out = (const rsh_tensor *const *)out};
     RSH_TRY(rshi_group_comm(g, &s.comm));
-    if (!s.comm) return RSH_OK; /* not a member */
+    if (!s.comm) return RSH_OK; /* this rank is not a member */
     rsh_status mine = RSH_OK;
     if (!in || !out) mine = rshi_fail(RSH_EVALUE, "all_to_all: the list of %s is NULL", in ? "outputs" : "inputs");
     else if (nlist != s.comm->size)
@@ -198,7 +199,7 @@ rsh_status rsh_group_all_to_all_single(rsh_group *g, rsh_tensor *out, const rsh_
     swap s = {.name = "all_to_all_single"};
     rsh_tensor **pieces = NULL;
     RSH_TRY(rshi_group_comm(g, &s.comm));
-    if (!s.comm) return RSH_OK; /* not a member */
+    if (!s.comm) return RSH_OK; /* this rank is not a member */
     int n = s.comm->size;
     rsh_status mine = cut_both(n, out, in, out_splits, in_splits, &pieces);
     s.in = (const rsh_tensor *const *)pieces;

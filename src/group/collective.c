@@ -1,16 +1,16 @@
 /* Collective: broadcast, scatter, gather and the reductions as plans of the core.
  *
  * A call moves one tensor, or one for each rank, from one layout to another: for example from the root to all ranks, or
- * from partial to replicated.  The plan determines the messages and sends no more than necessary, combines
- * contributions in ascending rank order, runs on every engine, reads and writes tensors with any strides in place, and
- * is cached in the comm for the next call. */
+ * from partial to replicated.  The plan determines the messages and sends no more than necessary, and combines
+ * contributions in ascending rank order.  It runs on every engine, reads and writes tensors with any strides in place,
+ * and is cached in the comm for the next call. */
 #include <stdio.h>
 
 #include "group/impl.h"
 #include "math/math.h"
 #include "shard/shard.h"
 
-/* The ranks that have tensor j of a call. */
+/* Which ranks have tensor j of a call. */
 typedef enum place {
     ROOT,   /* the root */
     OTHERS, /* all ranks except the root */
@@ -19,29 +19,29 @@ typedef enum place {
     PARTIAL /* every rank, to be reduced */
 } place;
 
-/* The tensors of one side: one tensor for every j, or a list with one for each j. */
+/* The tensors of one side: one tensor for all j, or a list with tensor j at index j. */
 typedef struct side {
     place where;
     const rsh_tensor *one;
     bool is_list;
     int nlist;
     const rsh_tensor *const *list;
-    const rsh_layout **layouts; /* owned, of n tensors */
-    rsh_sharded **standins;     /* owned, by part of this rank: temporary memory; NULL: the caller's */
-    rsh_memory *memory;         /* owned, by part of this rank */
+    const rsh_layout **layouts; /* owned: [n], the layouts of the tensors */
+    rsh_sharded **standins;     /* owned, by part of this rank: temporaries; NULL: the caller's memory is used */
+    rsh_memory *memory;         /* owned, by part of this rank: the memory of the parts */
     int64_t nparts;
 } side;
 
 typedef struct call {
     const char *name;
     rsh_comm *comm;
-    int root; /* -1: none */
+    int root; /* the root's rank; -1: none */
     bool reduces;
     rsh_op op;
     side from, to;
     int64_t n;            /* number of tensors of the plan */
     const rsh_plan *plan; /* owned by the comm */
-    rshi_offer *offers;   /* owned, one per rank */
+    rshi_offer *offers;   /* owned: [size], the arguments of each rank */
 } call;
 
 /* ---- checks of this rank alone ---- */
@@ -96,7 +96,7 @@ static rsh_status check_call(const call *c) {
 
 /* ---- layouts ---- */
 
-/* Creates a layout on every rank along one axis; without the root, the ranks are listed. */
+/* Creates a layout with a part on every rank, along one axis.  If the root is excluded, the ranks are listed. */
 static rsh_status layout_on_many(const call *c, place where, rsh_layout **out) {
     const rsh_tensor *t = common_tensor(c);
     rsh_layout_desc d = {
@@ -146,7 +146,7 @@ static void side_release(const call *c, side *s) {
     rshi_free(s->memory);
 }
 
-/* ---- temporaries, because plans cannot write to memory that they read ---- */
+/* ---- temporaries: a plan cannot write to memory that it reads ---- */
 
 static int64_t list_touched(const call *c, const side *s, bool dst, rshi_touched *out) {
     int64_t n = 0;
@@ -222,7 +222,7 @@ static rsh_status run_call(call *c) {
 /* Errors and different ops are detected when the call is opened; different roots, dtypes and shapes right after. */
 static rsh_status call_all(rsh_group *g, call *c) {
     RSH_TRY(rshi_group_comm(g, &c->comm));
-    if (!c->comm) return RSH_OK; /* not a member */
+    if (!c->comm) return RSH_OK; /* this rank is not a member */
     rsh_status st = prepare_call(c);
     RSH_GOTO(rshi_comm_open(c->comm, c->name, (uint64_t)c->op, c->reduces ? rsh_op_name(c->op) : NULL, st));
     rshi_offer mine = rshi_offer_of(common_tensor(c), c->root);

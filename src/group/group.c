@@ -1,5 +1,5 @@
-/* Group: a comm as PyTorch's process group: a default group for each rank thread, its subgroups, and the group that is
- * currently entered.
+/* Group: makes a comm PyTorch's process group: a default group for each rank thread, its subgroups, and the group that
+ * is currently entered.
  *
  * This state is thread-local, so that the ranks of one process do not interfere. */
 #include "group/group.h"
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 struct rsh_group {
-    rsh_comm *comm;   /* NULL: this rank is not a member.  Owned by subgroups, borrowed by the default group */
-    rsh_group *world; /* the default group, or itself */
-    int children;     /* number of subgroups, in the default group */
-    int64_t tensors;  /* number of tensors of the default group and its subgroups, in the default group */
+    rsh_comm *comm;   /* owned by subgroups, borrowed by the default group; NULL: this rank is not a member */
+    rsh_group *world; /* the default group of this group; the default group points to itself */
+    int children;     /* only in the default group: number of subgroups */
+    int64_t tensors;  /* only in the default group: number of tensors of this group and its subgroups */
     int n;            /* number of members */
-    int *ranks;       /* owned; their global ranks, ascending; NULL: 0, 1, 2, ... */
+    int *ranks;       /* owned: the members' global ranks, ascending; NULL: 0, 1, 2, ... */
 };
 
 static _Thread_local rsh_group *default_group;
@@ -113,7 +113,7 @@ static int find_member(const rsh_group *g, int global) {
     return found ? (int)(found - g->ranks) : -1;
 }
 
-/* All ranks must pass the same members; the text is for the error message. */
+/* Fails unless all ranks pass the same members; the text is for the error message. */
 static rsh_status agree_on_members(rsh_comm *world, const rsh_group *g, rsh_status mine) {
     rshi_text what = {0};
     rshi_text_add(&what, "ranks");
@@ -146,7 +146,7 @@ void rsh_group_free(rsh_group *g) {
     if (!g || g == g->world) return; /* rsh_group_destroy frees the default group */
     if (entered_group == g) entered_group = NULL;
     g->world->children--;
-    rshi_comm_give_up(g->comm); /* tensors that are freed later may have execs of it */
+    rshi_comm_give_up(g->comm); /* tensors that are freed later may have execs on this comm */
     handle_free(g);
 }
 

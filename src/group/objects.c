@@ -40,7 +40,7 @@ static rsh_status make_room(rsh_objects *o) {
     return RSH_OK;
 }
 
-/* This rank's own bytes are not sent. */
+/* Lists the messages.  This rank's own bytes are not sent. */
 static void list_messages(const rsh_comm *c, const void *data, size_t bytes, const rsh_objects *o, rsh_message *send,
                           rsh_message *recv) {
     int n = 0;

@@ -12,7 +12,7 @@ rshi_offer rshi_offer_of(const rsh_tensor *t, int root) {
     return o;
 }
 
-/* Writes "f32[3, 4]". */
+/* Writes dtype and shape, such as "f32[3, 4]". */
 static void write_text(const rshi_offer *o, char text[OFFER_TEXT]) {
     int n = snprintf(text, OFFER_TEXT, "%s[", rsh_dtype_name((rsh_dtype)o->dtype));
     for (int d = 0; d < o->ndim; d++)
@@ -44,7 +44,7 @@ static rsh_status compare_roots(const char *name, const rshi_offer *all, int siz
     return RSH_OK;
 }
 
-/* Compares dtypes of all ranks before shapes. */
+/* Compares the dtypes of all ranks, then the shapes. */
 static rsh_status compare_tensors(const char *name, const rshi_offer *all, int size) {
     int other = 0;
     for (int r = 1; r < size && !other; r++)

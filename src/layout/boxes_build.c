@@ -1,4 +1,5 @@
-/* Builds a layout of boxes: checks each box, checks that they tile the tensor, and sorts them into canonical order. */
+/* Boxes build: builds a layout of boxes.  It checks each box, checks that they tile the tensor, and sorts them into
+ * canonical order. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -49,7 +50,7 @@ static rsh_status alloc_boxes(rshi_builder *b, rsh_ranked_box **boxes) {
     return RSH_OK;
 }
 
-/* `ranks`: where to store the ranks of box i. */
+/* Stores box i and its ranks; `ranks` is where the ranks are stored. */
 static rsh_status store_box(rshi_builder *b, int64_t i, rsh_ranked_box *to, int64_t *ranks) {
     const rsh_ranked_box *from = &b->desc->boxes[i];
     for (int d = 0; d < b->l->desc.ndim; d++) {

@@ -1,11 +1,11 @@
 /* Boxes check: do boxes tile a tensor exactly?
  *
- * Let f be the number of boxes that hold an element, minus one.  Boxes tile the tensor if f is 0 everywhere, which is
- * true if its differences along all dims are 0.  These are 0 except at corners of boxes, where every box counts +1 or
- * -1.  The sweep visits the coordinates of the first dim at which boxes begin (+) or end (-).  The faces at each
- * coordinate must cancel, as boxes of the remaining dims.  Equal faces of neighbours cancel at once; the rest is swept
- * along the next dim.  If something is left over at the end, it is at the first element, in row-major order, whose f is
- * not 0: all differences before it are 0, so the excess there is its f.
+ * Let f of an element be the number of boxes that hold it, minus one.  Boxes tile the tensor if f is 0 everywhere,
+ * which is true if its differences along all dims are 0.  These differences are 0 except at corners of boxes, where
+ * every box counts +1 or -1.  The sweep visits the coordinates of the first dim at which boxes begin (+) or end (-).
+ * The faces at each coordinate must cancel; they are boxes of the remaining dims.  Equal faces of neighbours cancel
+ * at once; the rest is swept along the next dim.  If faces are left over at the end, the first of them, in row-major
+ * order, is at an element whose f is not 0: all differences before it are 0, so the excess there is its f.
  *
  * Cost: one sort of 2n faces if neighbours share whole faces, as in grids and slabs; never more than n * 2^ndim
  * corners, and never memory for more than 2n faces per dim. */
@@ -27,7 +27,7 @@ typedef struct face {
 typedef struct sweep {
     int ndim;
     int64_t element[RSH_MAX_NDIM]; /* current position of the sweep */
-    int64_t excess;                /* f of `element` if it is not 0; ends the sweep */
+    int64_t excess;                /* f of `element`, if it is not 0; the sweep then ends */
 } sweep;
 
 static int compare_coordinates(int64_t a, int64_t b) { return a < b ? -1 : a > b; }

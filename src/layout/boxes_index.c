@@ -9,7 +9,7 @@
 
 typedef struct building {
     rsh_layout *l;
-    int64_t *key; /* by box number: its centre along the current dim */
+    int64_t *key; /* indexed by box: its centre along the current dim */
 } building;
 
 static int64_t *node_bounds(const rsh_layout *l, int64_t node) { return l->bounds + node * 2 * l->desc.ndim; }
@@ -120,7 +120,7 @@ typedef struct looking {
     void *ctx;
 } looking;
 
-/* Do the bounds and the query have no common element?  There may be gaps between the blocks of a stripe. */
+/* Returns whether bounds and query have no common element.  A stripe may have gaps between its blocks. */
 static bool is_disjoint(const looking *w, const int64_t *lo, const int64_t *hi) {
     for (int d = 0; d < w->l->desc.ndim; d++) {
         const rshi_stripe *q = &w->query[d];
@@ -130,7 +130,7 @@ static bool is_disjoint(const looking *w, const int64_t *lo, const int64_t *hi) 
     return false;
 }
 
-/* Prefetches boxes, because neighbours in the tree are anywhere in the list. */
+/* Boxes are prefetched, because neighbours in the tree are far apart in the list. */
 #define AHEAD 16
 static void prefetch_box(const rsh_ranked_box *b) {
     for (size_t i = 0; i < sizeof *b; i += 64) __builtin_prefetch((const char *)b + i);

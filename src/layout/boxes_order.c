@@ -1,4 +1,5 @@
-/* Order of boxes: by rank, keeping each rank's own order, and the list of each rank's boxes. */
+/* Order of boxes: sorts boxes by rank without changing the order of any rank's boxes, and lists the boxes of each rank.
+ *  */
 #include "layout/impl.h"
 
 #include <stdlib.h>
@@ -41,11 +42,13 @@ static rshi_rank_entry heap_pop(rshi_rank_entry *heap, int64_t *n) {
     return top;
 }
 
-/* Canonical order: of the boxes that come next on each of their ranks, always the one with the lowest rank.  It depends
- * only on the order on each rank.  There are no ties, because two boxes that are ready share no rank. */
+/* Sorts the boxes into canonical order: of all boxes whose predecessors on each of their ranks are already listed, the
+ * one with the lowest rank comes next.  So the result depends only on the order on each rank.  There are no ties,
+ * because two boxes that may come next share no rank. */
 static rsh_status sort_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t nheld, int64_t *position) {
     size_t n = (size_t)l->desc.nboxes;
-    int64_t *waiting = rshi_calloc(n, sizeof *waiting); /* on how many of its ranks a box has a predecessor */
+    /* by box: on how many of its ranks it has an unlisted predecessor */
+    int64_t *waiting = rshi_calloc(n, sizeof *waiting);
     rshi_rank_entry *heap = rshi_alloc(n, sizeof *heap);
     rsh_ranked_box *sorted = rshi_alloc(n, sizeof *sorted);
     int64_t ready = 0, done = 0;
@@ -91,7 +94,8 @@ static rsh_status index_boxes(rsh_layout *l, const rshi_rank_entry *held, size_t
 rsh_status rshi_boxes_arrange(rsh_layout *l) {
     size_t n;
     rshi_rank_entry *held = list_holdings(l, &n);
-    int64_t *position = rshi_alloc((size_t)l->desc.nboxes, sizeof *position); /* of each box, from the order written */
+    /* by box, in the order written: its new position */
+    int64_t *position = rshi_alloc((size_t)l->desc.nboxes, sizeof *position);
     rsh_status st = held && position ? sort_boxes(l, held, n, position) : rshi_nomem();
     if (!st) st = index_boxes(l, held, n, position);
     rshi_free(held);

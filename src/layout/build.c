@@ -139,7 +139,7 @@ static bool cuts_by(const rsh_cut *cut, int a) {
     return false;
 }
 
-/* What axis `a` already cuts: "dim 0" or "the flat tensor". */
+/* Returns what axis `a` already cuts: "dim 0" or "the flat tensor". */
 static const char *use_of(const rsh_layout_desc *desc, int a, char text[32]) {
     for (int d = 0; d < desc->ndim; d++) {
         bool cut = cuts_by(&desc->dim[d].cut, a);
@@ -204,7 +204,7 @@ static rsh_status build_cut(const builder *b, const rsh_cut *from, rshi_text_pla
     return RSH_OK;
 }
 
-/* Converts a built cut to its canonical description, without values that its rule does not use. */
+/* Converts a built cut to its canonical description; values that its rule does not use are omitted. */
 static rsh_status describe_cut(const rshi_resolved_cut *c, rsh_cut *out) {
     int64_t *sizes;
     *out = (rsh_cut){.naxes = c->naxes, .rule = c->rule, .number = c->number};

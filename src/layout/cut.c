@@ -20,18 +20,19 @@ int64_t rshi_cut_coordinate(const rsh_layout *l, const rshi_resolved_cut *c, int
     return k;
 }
 
-/* min(a * b, n) for a, b >= 0, without overflow. */
+/* Returns min(a * b, n) for a, b >= 0, without overflow. */
 static int64_t product_up_to(int64_t a, int64_t b, int64_t n) {
     int64_t p;
     return rshi_mul(a, b, &p) ? rshi_min(p, n) : n;
 }
 
-/* Length of the equal parts of the chunk rule, in units of u indices; at least 1, because it is used as a divisor. */
+/* Returns the length of the equal parts of the chunk rule, in units of u indices; at least 1, because it is used as a
+ * divisor. */
 static int64_t chunk_length(int64_t n, int64_t p, int64_t u) {
     return rshi_max(1, product_up_to(rshi_ceil_div(rshi_ceil_div(n, u), p), u, INT64_MAX));
 }
 
-/* One level of a nested cut: replaces [*lo, *lo + *n) by its part c of p. */
+/* Replaces [*lo, *lo + *n) by its part c of p, for one level of a nested cut. */
 static void narrow_to_part(const rshi_resolved_cut *cut, int64_t p, int64_t c, int64_t *lo, int64_t *n) {
     int64_t from, to;
     if (cut->rule == RSH_CUT_BALANCED) {
@@ -46,7 +47,7 @@ static void narrow_to_part(const rshi_resolved_cut *cut, int64_t p, int64_t c, i
     *n = to - from;
 }
 
-/* At one level: the part, of p, that holds index i of n. */
+/* Returns the part, of p, that holds index i of n, for one level. */
 static int64_t part_holding(const rshi_resolved_cut *cut, int64_t p, int64_t n, int64_t i) {
     if (cut->rule != RSH_CUT_BALANCED) return i / chunk_length(n, p, cut->rule == RSH_CUT_UNIT ? cut->number : 1);
     int64_t big = n / p + 1, nbig = n % p;
@@ -113,7 +114,7 @@ rshi_stripe rshi_cut_walk_at(rshi_cut_walk *w, int64_t k) {
     return rshi_stripe_range(w->lo + from, w->lo + from + rshi_min(w->each, w->n - from));
 }
 
-/* The last part that starts at or before i; empty parts before it hold nothing. */
+/* Returns the last part that starts at or before i; empty parts before it hold nothing. */
 static int64_t locate_in_sizes(const rshi_resolved_cut *c, int64_t i) {
     int64_t lo = 0, hi = c->parts - 1;
     while (lo < hi) {
@@ -142,7 +143,7 @@ int64_t rshi_cut_locate(const rsh_layout *l, const rshi_resolved_cut *c, int64_t
 
 /* ---- counting non-empty parts ---- */
 
-/* Counts the non-empty parts that the levels from `level` on make of n indices.  Parts of one level have at most two
+/* Counts the non-empty parts into which the levels from `level` on cut n indices.  Parts of one level have at most two
  * different sizes, so this is fast. */
 static int64_t full_parts(const rsh_layout *l, const rshi_resolved_cut *c, int level, int64_t n) {
     if (!n) return 0;

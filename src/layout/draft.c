@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the list with room for one more: the capacity doubles when n reaches a power of two.  NULL: no memory, the
- * list is unchanged. */
+/* Returns the list with room for one more entry: the capacity doubles when n reaches a power of two.  NULL: memory has
+ * run out, and the list is unchanged. */
 static void *grow_list(const void *list, int64_t n, size_t size) {
     if (n & (n - 1)) return (void *)list;
     return rshi_realloc((void *)list, n ? 2 * (size_t)n : 1, size);

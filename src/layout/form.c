@@ -6,7 +6,7 @@
 
 struct rsh_form {
     rshi_draft draft;
-    char *text; /* owned, as written; the draft's positions refer to it */
+    char *text; /* owned: the text as written, to which the draft's positions refer */
 };
 
 /* ---- filling ---- */
@@ -14,8 +14,9 @@ struct rsh_form {
 typedef struct filling {
     rshi_text_origin origin;
     rsh_layout_desc desc;
-    rsh_segment *segment[RSH_MAX_NDIM]; /* owned: lists in which a hole was filled */
-    const int64_t *const *sizes;        /* for each dim the sizes of its segments, or NULL; may be NULL */
+    rsh_segment *segment[RSH_MAX_NDIM]; /* owned: the lists of segments in which a hole was filled */
+    /* for each dim the sizes of its segments, or NULL; the list itself may be NULL */
+    const int64_t *const *sizes;
     bool loose;                         /* if a dim has several holes, all except the last may be 0 */
 } filling;
 
@@ -32,7 +33,7 @@ static int64_t sum_of_sizes(const rsh_cut *cut) {
     return sum;
 }
 
-/* The sum of all segments that are not holes; INT64_MAX on overflow. */
+/* Returns the sum of all segments that are not holes; INT64_MAX on overflow. */
 static int64_t known_sum(const rsh_dim *dim, int *hole, int *holes) {
     int64_t sum = 0;
     *hole = -1;
@@ -148,7 +149,8 @@ static int64_t suitable_size(const rsh_layout_desc *desc, int d) {
     return desc->is_boxes ? end_of_boxes(desc, d) : sum_of_sizes(&dim->cut);
 }
 
-/* Explicit sizes of a flat cut determine the number of elements: one hole gets them all, the others 1. */
+/* Finds a shape for the explicit sizes of a flat cut, which determine the number of elements: one hole gets all
+ * elements, the others get 1. */
 static void suit_flat_sizes(const rsh_layout_desc *desc, int64_t *shape) {
     int64_t left = sum_of_sizes(&desc->flat);
     int hole = -1;
@@ -177,7 +179,7 @@ static rsh_status check_form(const rsh_form *form, rsh_text_error *error) {
     int64_t shape[RSH_MAX_NDIM];
     int ndim = suitable_shape(desc, shape);
     rsh_layout *l = NULL;
-    rsh_dtype smallest = desc->op == RSH_OP_AVG ? RSH_F16 : RSH_U8; /* of those that support the op */
+    rsh_dtype smallest = desc->op == RSH_OP_AVG ? RSH_F16 : RSH_U8; /* the smallest dtype that supports the op */
     filling f = {.loose = true};
     rsh_status st = fill_form(&f, form, smallest, ndim, shape, error, &l);
     rsh_layout_free(l);

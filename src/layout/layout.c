@@ -27,7 +27,7 @@ rsh_status rsh_layout_parse_at(const char *text, rsh_text_error *error, rsh_layo
 
 rsh_status rsh_layout_parse(const char *text, rsh_layout **out) { return rsh_layout_parse_at(text, NULL, out); }
 
-/* No mesh describes "rank 3 only", so a box is used. */
+/* No mesh can describe "rank 3 only", so a box is used. */
 rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int64_t rank, rsh_layout **out) {
     RSH_REQUIRE((shape || !ndim) && out, RSH_EVALUE, "layout: shape and out must not be NULL");
     rsh_ranked_box box = {.nranks = 1, .ranks = &rank};
@@ -37,8 +37,8 @@ rsh_status rsh_layout_whole(rsh_dtype dtype, int ndim, const int64_t *shape, int
 }
 
 rsh_layout *rsh_layout_hold(const rsh_layout *l) {
-    rsh_layout *held = (rsh_layout *)l; /* only the count of references ever changes */
-    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller holds another */
+    rsh_layout *held = (rsh_layout *)l; /* the count of references is the only member that ever changes */
+    if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller holds another reference */
     return held;
 }
 

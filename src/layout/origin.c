@@ -1,4 +1,4 @@
-/* Origin: the positions of a description in its text, and errors that name the position. */
+/* Origin: the positions of a description's parts in its text, and errors that name the position. */
 #include "layout/impl.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 enum { PREFIX = 80 }; /* room for "layout:LINE:COLUMN: " and for "layout: segment 3 of dim 1: " */
 
-/* Both from 1; `at` is a 1-based offset. */
+/* Computes line and column, both counted from 1; `at` is a 1-based offset. */
 static void line_and_column(const char *text, int at, int *line, int *column) {
     *line = *column = 1;
     for (int i = 0; i < at - 1; i++) {

@@ -11,8 +11,8 @@ typedef struct parser {
     const char *text, *at;
     bool holes; /* may sizes, the shape and the dtype be omitted? */
     rshi_draft *draft;
-    rsh_layout_desc *desc; /* of the draft */
-    rshi_text_origin *origin;   /* of the draft */
+    rsh_layout_desc *desc; /* the description in the draft */
+    rshi_text_origin *origin;   /* the positions in the draft */
 } parser;
 
 /* ---- scanner ---- */
@@ -28,7 +28,7 @@ static const char *peek_token(parser *p) {
 }
 
 static bool at_end(parser *p) { return !*peek_token(p); }
-/* The position of the next token for error messages. */
+/* Returns the position of the next token, for error messages. */
 static int token_position(parser *p) { return (int)(peek_token(p) - p->text) + 1; }
 
 size_t rshi_word_length(const char *at) {
@@ -198,7 +198,7 @@ static rsh_status parse_dims(parser *p) {
     return expect(p, ']', "\",\" or \"]\"");
 }
 
-/* "order" and "boxes" need the number of dims. */
+/* Checks that the number of dims is known, which "order" and "boxes" require. */
 static rsh_status require_dims(parser *p, const char *at, const char *who) {
     if (p->desc->ndim != RSH_HOLE) return RSH_OK;
     return FAIL_AT(p, at, "\"%s\" cannot be used with [...]; write _ for each dim", who);
@@ -221,7 +221,7 @@ static rsh_status parse_mesh_axis(parser *p) {
     return parse_number(p, "the size of an axis", &axis->size);
 }
 
-/* The number of positions of the mesh, or 0 on overflow, which the builder reports. */
+/* Returns the number of positions of the mesh, or 0 on overflow, which the builder reports. */
 static int64_t count_positions(const parser *p) {
     int64_t n = 1;
     for (int i = 0; i < p->desc->naxes; i++)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Identifies a part: its mesh position, or its box. */
+/* Where a part is: at a mesh position, or in a box. */
 typedef struct place {
     const rsh_layout *l;
     int64_t position; /* mesh */
@@ -26,7 +26,7 @@ static int64_t part_extent(const place *p, int d) {
     return p->box ? p->box->hi[d] - p->box->lo[d] : rshi_dim_extent(p->l, d, p->position);
 }
 
-/* Number of stripes along a dim, and stripe s of it. */
+/* Returns the number of stripes along a dim, and stripe s. */
 static int nstripes(const place *p, int d) { return p->box ? 1 : p->l->dim[d].nsegments; }
 static rshi_stripe part_stripe(const place *p, int d, int s) {
     if (p->box) return rshi_stripe_range(p->box->lo[d], p->box->hi[d]);
@@ -164,7 +164,7 @@ typedef struct flat_walk {
     const rshi_piece *p;
     int ndim;
     rsh_box box;
-    placed_box *list; /* owned */
+    placed_box *list; /* owned: the blocks */
     int64_t n, room;
 } flat_walk;
 
@@ -220,7 +220,7 @@ rsh_status rsh_layout_each_box(const rsh_layout *l, int64_t rank, int64_t part, 
 
 /* ---- offsets ---- */
 
-/* Local index of global index x along dim d; -1 if the part does not hold it. */
+/* Returns the local index of global index x along dim d; -1 if the part does not hold it. */
 static int64_t local_index(const place *p, int d, int64_t x) {
     int64_t at = 0;
     for (int s = 0; s < nstripes(p, d); s++) {
@@ -231,7 +231,7 @@ static int64_t local_index(const place *p, int d, int64_t x) {
     return -1;
 }
 
-/* The inverse; *run is the number of consecutive indices from i on. */
+/* Returns the global index of local index i; *run is the number of consecutive indices from i on. */
 static int64_t global_along(const place *p, int d, int64_t i, int64_t *run) {
     for (int s = 0; s < nstripes(p, d); s++) {
         rshi_stripe set = part_stripe(p, d, s);
@@ -269,7 +269,7 @@ rsh_status rsh_layout_local_offset(const rsh_layout *l, int64_t rank, int64_t pa
     return RSH_OK;
 }
 
-/* Global index of a valid offset; *run consecutive offsets have consecutive row-major positions. */
+/* Computes the global index of a valid offset; *run consecutive offsets have consecutive row-major positions. */
 static void index_at(const place *p, const rsh_part *shape, int64_t offset, int64_t *index, int64_t *run) {
     int64_t base[RSH_MAX_NDIM], strides[RSH_MAX_NDIM], along = 1;
     const rsh_layout *l = p->l;

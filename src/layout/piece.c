@@ -1,4 +1,4 @@
-/* Piece: a rank's part as products of stripes, with their memory offsets and their other holders. */
+/* Piece: computes a rank's part as products of stripes, with their memory offsets and their other holders. */
 #include "layout/impl.h"
 
 int64_t rshi_piece_count(const rsh_layout *l, const rshi_piece *p) {
@@ -23,7 +23,7 @@ static void copy_piece(const rsh_layout *l, const rshi_piece *p, rshi_piece *out
     out->position = p->position;
     out->fixed = p->fixed;
     out->flat = p->flat;
-    out->at[0] = p->at[0]; /* also without dims */
+    out->at[0] = p->at[0]; /* also if there are no dims */
     for (int d = 0; d < l->desc.ndim; d++) {
         out->set[d] = p->set[d];
         out->seg[d] = p->seg[d];
@@ -45,7 +45,7 @@ static rshi_stripe segment_stripe(const rsh_layout *l, int d, int s, int64_t pos
     return rshi_cut_stripe(l, &g->cut, g->start, g->size, rshi_cut_coordinate(l, &g->cut, position));
 }
 
-/* The local index at which segment s of dim d starts at a position. */
+/* Returns the local index at which segment s of dim d starts at a position. */
 static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
     int64_t at = 0;
     for (int i = 0; i < s; i++) {
@@ -55,7 +55,7 @@ static int64_t segment_at(const rsh_layout *l, int d, int s, int64_t position) {
     return at;
 }
 
-/* Combines the segments of dims d.., and pushes every non-empty product. */
+/* Combines the segments of dim d and the dims after it, and pushes every non-empty product. */
 static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_pieces *out) {
     if (d == l->desc.ndim) return push_copy(l, out, p);
     unsigned fixed = p->fixed;
@@ -75,13 +75,13 @@ static rsh_status push_products(const rsh_layout *l, int d, rshi_piece *p, rshi_
 
 /* ---- flat: a range of the flattened part of the other axes ---- */
 
-/* The indices that the flattened part has in a segment. */
+/* Returns the indices that the flattened part has in a segment. */
 static rshi_stripe flattened_stripe(const rshi_flattening *f, int d, int s) {
     return f->l->dim[d].nsegments == 1 ? f->whole[d] : segment_stripe(f->l, d, s, f->p.position);
 }
 
-/* The i0-th to i1-th index of a stripe as up to three stripes: a partial first block, whole blocks, a partial last
- * block. */
+/* Computes the i0-th to i1-th index of a stripe as up to three stripes: a partial first block, whole blocks, a partial
+ * last block. */
 static int sub_stripes(const rshi_stripe *s, int64_t i0, int64_t i1, rshi_stripe out[3]) {
     int n = 0;
     if (s->count == 1 && i0 < i1) out[n++] = rshi_stripe_range(s->lo + i0, s->lo + i1);
@@ -108,7 +108,7 @@ static rsh_status emit_flat_piece(rshi_flattening *f) {
 
 static rsh_status push_flat_box(rshi_flattening *f, int d, int64_t offset);
 
-/* Local indices [i0, i1) of segment s, which starts at local index `at`. */
+/* Pushes the local indices [i0, i1) of segment s, which starts at local index `at`. */
 static rsh_status push_flat_segment(rshi_flattening *f, int d, int s, int64_t at, int64_t i0, int64_t i1,
                                     int64_t offset) {
     rshi_stripe set = flattened_stripe(f, d, s), sub[3];
@@ -160,8 +160,8 @@ static rsh_status push_plain_box(rshi_flattening *f) {
 
 static rsh_status push_box(rshi_flattening *f) { return f->plain ? push_plain_box(f) : push_flat_box(f, 0, 0); }
 
-/* [from, to) counts elements of dims d.. below the indices already chosen.  At most two boxes per dim: the incomplete
- * ends and the middle. */
+/* Pushes the elements [from, to) of dim d and the dims after it, counted below the indices already chosen.  Each dim
+ * adds at most two boxes for incomplete ends, and the middle. */
 static rsh_status push_flat_range(rshi_flattening *f, int d, int64_t from, int64_t to) {
     if (from >= to) return RSH_OK;
     if (d == f->l->desc.ndim) return push_box(f);
@@ -210,7 +210,7 @@ rsh_status rshi_flattening_pieces(rshi_flattening *f, int64_t position, int64_t 
 /* A growing list of pieces. */
 typedef struct listing {
     const rsh_layout *l;
-    rshi_pieces *out; /* borrowed */
+    rshi_pieces *out; /* borrowed: the list to extend */
 } listing;
 
 static rsh_status push_piece(void *ctx, rshi_piece *p) {
@@ -235,7 +235,8 @@ rsh_status rshi_pieces_at(const rsh_layout *l, int64_t position, rshi_pieces *ou
 
 /* ---- all pieces of a rank ---- */
 
-/* Index of a rank in l->entry, or -1.  Most layouts have consecutive ranks, so the index is tried there first. */
+/* Returns the index of a rank in l->entry, or -1.  Most layouts have consecutive ranks, so the index that the rank
+ * would then have is tried first. */
 static int64_t entry_of(const rsh_layout *l, int64_t rank) {
     int64_t i = l->nranks ? rank - l->entry[0].rank : -1;
     if (i >= 0 && i < l->nranks && l->entry[i].rank == rank) return i;
@@ -305,8 +306,8 @@ int64_t rshi_piece_holders(const rsh_layout *l, const rshi_piece *p) {
     return n;
 }
 
-/* The position with the coordinates of number i along `axes` (last axis fastest), and those of `position` along the
- * others. */
+/* Returns the position that has the coordinates of number i along `axes` (last axis fastest), and those of `position`
+ * along the others. */
 static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axes, int64_t i) {
     for (int a = l->desc.naxes - 1; a >= 0; a--) {
         if (!(axes >> a & 1)) continue;
@@ -317,7 +318,7 @@ static int64_t position_with(const rsh_layout *l, int64_t position, unsigned axe
     return position;
 }
 
-/* Combines the coordinates of a position along `axes` to one number. */
+/* Combines the coordinates of a position along `axes` into one number. */
 static int64_t number_along(const rsh_layout *l, int64_t position, unsigned axes) {
     int64_t i = 0;
     for (int a = 0; a < l->desc.naxes; a++)
@@ -351,7 +352,7 @@ int64_t rshi_piece_holder_index(const rsh_layout *l, const rshi_piece *p, int64_
     return number_along(l, position, all_axes(l) & ~p->fixed);
 }
 
-/* The part number of a box on a rank. */
+/* Returns the part number of a box on a rank. */
 static int64_t part_of_box(const rsh_layout *l, int64_t box, int64_t rank) {
     const rshi_rank_entry *e = &l->entry[entry_of(l, rank)];
     return rshi_find(l->box_of + e[0].value, e[1].value - e[0].value, sizeof *l->box_of, box);

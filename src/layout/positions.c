@@ -61,7 +61,8 @@ rsh_status rshi_layout_unpartial(const rsh_layout *l, rsh_layout **out) {
     return rsh_layout_new(&desc, out);
 }
 
-/* Segments without elements may name axes that nothing else does.  The others move to `room`, which is advanced. */
+/* Drops segments without elements, because they may name axes that nothing else names.  The other segments move to
+ * `room`, which is advanced. */
 static void drop_empty_segments(rsh_dim *dim, rsh_segment **room) {
     rsh_segment *kept = *room;
     int n = 0, cut = 0;
@@ -123,7 +124,7 @@ static rsh_status renumber_into(const rsh_layout *l, const int64_t *ranks, rsh_r
 }
 
 static rsh_status renumber_boxes(const rsh_layout *l, const int64_t *ranks, rsh_layout **out) {
-    int64_t total = l->entry[l->nranks].value; /* ranks of all boxes */
+    int64_t total = l->entry[l->nranks].value; /* number of ranks of all boxes together */
     rsh_ranked_box *boxes = rshi_alloc((size_t)l->desc.nboxes, sizeof *boxes);
     int64_t *list = rshi_alloc((size_t)total, sizeof *list);
     rsh_status st = boxes && list ? renumber_into(l, ranks, boxes, list, out) : rshi_nomem();
@@ -135,5 +136,6 @@ static rsh_status renumber_boxes(const rsh_layout *l, const int64_t *ranks, rsh_
 rsh_status rshi_layout_renumber(const rsh_layout *l, const int64_t *ranks, rsh_layout **out) {
     if (l->desc.is_boxes) return renumber_boxes(l, ranks, out);
     if (l->desc.naxes) return renumber_mesh(l, ranks, out);
-    return rsh_layout_whole(l->desc.dtype, l->desc.ndim, l->shape, ranks[0], out); /* no mesh: one rank, one box */
+    /* without a mesh there is one rank with one box */
+    return rsh_layout_whole(l->desc.dtype, l->desc.ndim, l->shape, ranks[0], out);
 }

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Writes `separator` before every item except the first. */
+/* Appends a number; `separator` precedes every item except the first. */
 static void add_number(rshi_text *t, int64_t i, const char *separator, int64_t number) {
     rshi_text_add(t, "%s%" PRId64, i ? separator : "", number);
 }

@@ -1,4 +1,4 @@
-/* Product: layouts in which the part of a rank is a product over dims, and ranks that hold equal parts. */
+/* Product: checks whether a rank's part is a product over dims, and finds ranks that hold equal parts. */
 #include "layout/impl.h"
 
 bool rshi_layout_product(const rsh_layout *l) {

@@ -2,7 +2,7 @@
  *
  * On a mesh the pieces that overlap a product of stripes are themselves a product: for each dim the (segment,
  * coordinate) pairs that overlap the region's stripe.  The search enumerates their combinations.  For flat layouts it
- * enumerates the parts that are flattened and, in each, the flat coordinates in range. */
+ * enumerates the parts that are flattened and, in each of them, the flat coordinates in range. */
 #include "layout/impl.h"
 
 #include <stdlib.h>
@@ -33,11 +33,12 @@ static bool holds_something(rshi_cut_walk *w, int64_t k) {
     return rshi_cut_walk_at(w, k).count;
 }
 
-/* For rules that keep indices in order: coordinates ascend along the dim. */
+/* Lists coordinates for rules that keep indices in order: coordinates ascend along the dim. */
 static rsh_status list_ordered_coordinates(const rsh_layout *l, const rshi_resolved_segment *g, const rshi_stripe *q,
                                 numbers *out) {
     int64_t from, to, next = 0, hi = g->start + g->size;
-    bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_CUT_SIZES; /* parts between two non-empty ones */
+    /* there may be empty parts between two non-empty ones */
+    bool may_be_empty = g->cut.naxes > 1 || g->cut.rule == RSH_CUT_SIZES;
     int64_t j = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
     rshi_cut_walk walk;
     rshi_cut_walk_start(l, &g->cut, g->start, g->size, &walk);
@@ -51,13 +52,13 @@ static rsh_status list_ordered_coordinates(const rsh_layout *l, const rshi_resol
         next = last + 1;
         rshi_stripe done = rshi_cut_walk_at(&walk, last);
         j = rshi_max(j,
-                     (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* blocks before that end inside part `last` */
+                     (rshi_stripe_end(&done) - q->lo) / q->stride - 1); /* skip blocks that end inside part `last` */
     }
     return RSH_OK;
 }
 
-/* The range of q's blocks that must be visited.  The pattern of coordinates repeats after a whole number of rounds of
- * the cyclic distribution. */
+/* Computes the range of q's blocks that must be visited.  The pattern of coordinates repeats after a whole number of
+ * rounds of the cyclic distribution. */
 static void query_blocks(const rshi_resolved_segment *g, const rshi_stripe *q, int64_t *first, int64_t *stop) {
     int64_t round;
     *first = q->lo < g->start ? (g->start - q->lo) / q->stride : 0;
@@ -105,7 +106,7 @@ static rsh_status list_cyclic_coordinates(const rshi_resolved_segment *g, const 
         RSH_TRY(add_cyclic(g, q, j, out));
         if (out->n - head <= 4 * p) continue;
         sort_unique(out, head);
-        if (out->n - head == p) return RSH_OK; /* all of them */
+        if (out->n - head == p) return RSH_OK; /* the list has all coordinates */
     }
     if (out->n > head) sort_unique(out, head);
     return RSH_OK;
@@ -150,15 +151,15 @@ typedef struct search {
     const rsh_layout *l;
     const rshi_stripe *query;
     rshi_series_fn fn;
-    rshi_range_fn range_fn; /* flat: reports ranges of parts instead of pieces */
+    rshi_range_fn range_fn; /* flat layouts: reports ranges of parts instead of pieces */
     void *ctx;
     numbers list[RSH_MAX_NDIM]; /* per dim: runs of [segment, number of coordinates, coordinates...] */
     int open[RSH_MAX_NDIM], nopen; /* dims along which several coordinates overlap the query */
-    rshi_cut_walk *walk; /* owned: of the segments of the last open dim */
-    rshi_piece box;     /* boxes: the current one */
+    rshi_cut_walk *walk; /* owned: one walk for each segment of the last open dim */
+    rshi_piece box;     /* boxes: the current box as a piece */
 } search;
 
-/* Reports a piece as a series of one. */
+/* Reports a single piece, as a series of one. */
 static rsh_status emit_piece(search *s, rshi_piece *p) {
     rshi_series one = {.l = s->l, .piece = p, .n = 1, .base = p->position};
     one.ranks = s->l->desc.ranks, one.first_rank = s->l->desc.first_rank;
@@ -184,7 +185,7 @@ static void choose_coordinate(const search *s, int d, int g, int64_t k, int64_t 
     p->position = position + rshi_cut_position(s->l, &segment->cut, k);
 }
 
-/* Reports the coordinates of segment p->seg[d] along the last open dim; all other dims are decided. */
+/* Reports the coordinates of segment p->seg[d] along the last open dim; all other dims have been decided. */
 static rsh_status walk_series(search *s, int d, const int64_t *coordinate, int64_t n, rshi_piece *p) {
     const rshi_resolved_cut *cut = &s->l->dim[d].segment[p->seg[d]].cut;
     rshi_series series = {.l = s->l, .piece = p, .dim = d, .n = n, .coordinate = coordinate, .walk = s->walk};
@@ -263,8 +264,8 @@ static rsh_status search_mesh(search *s) {
 
 /* ---- flat ---- */
 
-/* The range of local indices of the query along a dim at a position: the first and one past the last; false if
- * empty. */
+/* Computes the range of local indices of the query along a dim at a position: the first and one past the last.  Returns
+ * false if the range is empty. */
 static bool local_range_of_query(const rsh_layout *l, int d, int64_t position, const rshi_stripe *q, int64_t *from,
                                  int64_t *to) {
     bool any = false;
@@ -284,7 +285,7 @@ static bool local_range_of_query(const rsh_layout *l, int d, int64_t position, c
 
 /* A flattened part: its local extents, and for each dim the range that the query overlaps. */
 typedef struct flattened {
-    int64_t position, number; /* of the part; the number of its first flat part */
+    int64_t position, number; /* the position of the part, and the number of its first flat part */
     rshi_flattening part;
     int64_t from[RSH_MAX_NDIM], to[RSH_MAX_NDIM];
 } flattened;
@@ -292,7 +293,7 @@ typedef struct flattened {
 static int64_t least_part(const rsh_layout *l, int64_t total) {
     if (l->flat.naxes > 1 || l->flat.rule == RSH_CUT_SIZES) return 0;
     if (l->flat.rule == RSH_CUT_BALANCED) return total / l->flat.parts;
-    rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* all non-empty parts except the last are as long */
+    rshi_stripe first = rshi_cut_stripe(l, &l->flat, 0, total, 0); /* length of all non-empty parts except the last */
     return rshi_stripe_size(&first);
 }
 
@@ -307,8 +308,8 @@ static rsh_status emit_part_range(search *s, const flattened *f, int64_t first, 
     return RSH_OK;
 }
 
-/* Reports the rows that start at flat index `at`, from dim d on.  If no part fits between two rows, all parts from the
- * first element to the last overlap the query. */
+/* Reports the rows that start at flat index `at`, from dim d on.  If every gap between rows is shorter than a part, all
+ * parts from the first element to the last overlap the query. */
 static rsh_status emit_rows(search *s, const flattened *f, int d, int64_t at) {
     int64_t first = at, last = at, gap = 0;
     for (int i = s->l->desc.ndim - 1; i >= d; i--) {
@@ -316,7 +317,7 @@ static rsh_status emit_rows(search *s, const flattened *f, int d, int64_t at) {
         last += (f->to[i] - 1) * f->part.step[i];
     }
     for (int i = s->l->desc.ndim - 1, whole = 1; i >= d; i--) {
-        if (!whole && f->to[i] - f->from[i] > 1) gap = INT64_MAX; /* several rows with gaps */
+        if (!whole && f->to[i] - f->from[i] > 1) gap = INT64_MAX; /* several rows with gaps between them */
         whole = whole && f->from[i] == 0 && f->to[i] == f->part.extent[i];
     }
     if (gap) { /* the longest gap: between rows of the outermost dim that has several */
@@ -339,7 +340,7 @@ static rsh_status emit_flat_range(search *s, flattened *f, int64_t first, int64_
     return RSH_OK;
 }
 
-#define FEW_BLOCKS 256 /* up to this many blocks of the query are visited separately; otherwise their hull is used */
+#define FEW_BLOCKS 256 /* if the query has more blocks, only the range from the first to the last is considered */
 
 static int64_t count_blocks(const search *s) {
     int64_t n = 1;
@@ -370,7 +371,7 @@ static int by_first(const void *a, const void *b) {
     return (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-/* Blocks may overlap the same coordinates; each is reported once. */
+/* Visits the blocks.  Several blocks may overlap the same coordinates; each coordinate is reported once. */
 static rsh_status walk_blocks(search *s, flattened *f) {
     numbers list = {0};
     rsh_status st = list_block_ends(s, f, 0, 0, 0, &list);
@@ -384,7 +385,7 @@ static rsh_status walk_blocks(search *s, flattened *f) {
     return st;
 }
 
-/* For a given position of all dims: reports the flat coordinates that may overlap the query. */
+/* Reports the flat coordinates that may overlap the query, for a given position of all dims. */
 static rsh_status walk_flat(search *s, flattened *f) {
     int64_t first = 0, last = 0;
     rshi_flatten(s->l, f->position, s->query, &f->part);
@@ -456,7 +457,6 @@ static rsh_status emit_box(void *ctx, int64_t b) {
     return emit_piece(s, p);
 }
 
-/* ---- */
 
 rsh_status rshi_layout_search_series(const rsh_layout *l, const rshi_stripe *query, rshi_series_fn fn, void *ctx) {
     search s = {.l = l, .query = query, .fn = fn, .ctx = ctx};

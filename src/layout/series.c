@@ -27,7 +27,7 @@ int64_t rshi_series_look_up(const rshi_series *s, int64_t i) {
     return s->base + rshi_cut_position(s->l, &segment_of(s)->cut, s->coordinate[i]);
 }
 
-/* The local index at which coordinate k of the segment starts: after the indices of the preceding segments. */
+/* Returns the local index at which coordinate k of the segment starts, after the indices of the preceding segments. */
 static int64_t local_start_of(const rshi_series *s, int64_t k) {
     const rshi_resolved_segment *segment = s->l->dim[s->dim].segment, *own = segment_of(s);
     int64_t at = 0;
@@ -43,7 +43,7 @@ static int64_t local_start_of(const rshi_series *s, int64_t k) {
 const rshi_piece *rshi_series_choose(rshi_series *s, int64_t i) {
     rshi_piece *p = s->piece;
     if (!s->coordinate && p->position == s->base) return p;
-    if (!s->coordinate) { /* the piece was moved to another holder; pieces of boxes never are */
+    if (!s->coordinate) { /* the piece was moved to another holder, which never happens with pieces of boxes */
         p->position = s->base;
         p->rank = rshi_series_rank(s, s->base);
         return p;

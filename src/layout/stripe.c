@@ -27,7 +27,7 @@ static rsh_status push_run(rshi_runs *out, rshi_run run) {
     return RSH_OK;
 }
 
-/* The next common interval of a and b at or after x, below hi: false if there is none. */
+/* Finds the next common interval of a and b at or after x, below hi; returns false if there is none. */
 static bool next_common(const rshi_stripe *a, const rshi_stripe *b, int64_t x, int64_t hi, int64_t *lo, int64_t *end) {
     const rshi_stripe *s[2] = {a, b};
     int64_t stop[2];
@@ -49,7 +49,7 @@ static bool next_common(const rshi_stripe *a, const rshi_stripe *b, int64_t x, i
     return true;
 }
 
-/* Least common multiple of two strides, or hi if that is smaller. */
+/* Returns the least common multiple of two strides, or hi if that is smaller. */
 static int64_t common_period(const rshi_stripe *a, const rshi_stripe *b, int64_t hi) {
     int64_t l;
     if (!rshi_mul(a->stride / rshi_gcd(a->stride, b->stride), b->stride, &l)) return hi;

@@ -1,8 +1,8 @@
 /* Compare: are the elements of two tensors equal, or close?
  *
- * They are compared as numbers: -0 equals 0, and NaN equals nothing.  They are converted to f64 in blocks.  If integers
- * must be equal, their bytes are compared.  64-bit integers do not fit into f64, so their difference is computed before
- * it is converted. */
+ * They are compared as numbers: -0 equals 0, and NaN equals nothing.  Elements are converted to f64 in blocks.  If
+ * integers must be equal, their bytes are compared instead. 64-bit integers do not fit into f64, so for closeness
+ * their difference is computed before it is converted. */
 #include "math/impl.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 typedef struct measure {
     rsh_dtype dtype;
-    bool exact; /* equal; otherwise close within: */
+    bool exact; /* if true, elements must be equal; otherwise they must be close within: */
     double rtol, atol;
     bool equal_nan;
 } measure;
@@ -27,7 +27,7 @@ static bool is_close(const double *a, const double *b, int each, const measure *
     return isfinite(apart) && apart <= m->atol + m->rtol * size;
 }
 
-/* The distance of two 64-bit integers, to the nearest f64. */
+/* Returns the distance of two 64-bit integers, rounded to the nearest f64. */
 static double integer_distance(rsh_dtype dtype, const char *a, const char *b, double *size) {
     uint64_t x, y;
     memcpy(&x, a, sizeof x);
@@ -82,7 +82,7 @@ static bool same_row(const char *a, int64_t sa, const char *b, int64_t sb, int64
     return true;
 }
 
-/* Both must have the same shape and dtype. */
+/* Compares tensors of the same shape and dtype. */
 static bool same_tensors(const rsh_tensor *a, const rsh_tensor *b, const measure *m) {
     if (!rsh_tensor_count(a)) return true;
     rshi_rows rows = rshi_rows_of(a, b);

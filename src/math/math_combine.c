@@ -40,7 +40,8 @@ static rsh_status combine_into(rsh_op op, int n, const rsh_tensor *const *from, 
 }
 
 rsh_status rsh_math_combine(rsh_op op, int n, const rsh_tensor *const *from, const rsh_tensor *to) {
-    rsh_tensor *apart = NULL; /* a temporary result, if writing `to` would overwrite elements not read yet */
+    /* a temporary result, needed if writing `to` would overwrite elements that are not read yet */
+    rsh_tensor *apart = NULL;
     bool shared = false;
     RSH_TRY(check_combine(op, n, from, to));
     for (int k = 0; k < n; k++) shared |= rshi_share_memory(from[k], to);

@@ -45,7 +45,7 @@ static double normal_of(uint64_t a, uint64_t b) {
 typedef struct drawing {
     rsh_dtype dtype;
     bool normal;
-    int bits, each; /* bits of a number; numbers per element */
+    int bits, each; /* bits of a random number, and random numbers per element */
     double unit;    /* 2^-bits */
     uint64_t key;
     double scale, shift;
@@ -59,7 +59,8 @@ static drawing drawing_of(rsh_dtype dtype, bool normal, const rsh_random *from, 
                      .unit = ldexp(1, -significand_bits(dtype)),
                      .each = complex ? 2 : 1,
                      .key = splitmix(from->seed + GAMMA * from->stream),
-                     .scale = scale * (complex && normal ? sqrt(0.5) : 1), /* so that the variance is 1 in total */
+                     /* complex numbers have half the variance in each component */
+                     .scale = scale * (complex && normal ? sqrt(0.5) : 1),
                      .shift = shift};
 }
 
@@ -88,7 +89,8 @@ static void draw_row(const drawing *w, char *data, int64_t step, int64_t n, uint
         draw_block(w, data + i * step, step, rshi_min(BLOCK, n - i), at + (uint64_t)i * (uint64_t)pitch, pitch);
 }
 
-/* Iterates over rows by dims, because positions need not be consecutive from one row to the next. */
+/* Draws all elements.  It iterates over rows dim by dim, because positions need not be consecutive from one row to the
+ * next. */
 static void draw_all(const drawing *w, const rsh_tensor *t, uint64_t first, const int64_t *pitch) {
     int last = rsh_tensor_ndim(t) - 1;
     rshi_rows rows = {.nd = last, .n = rsh_tensor_shape(t)[last], .t = t};

@@ -1,11 +1,11 @@
-/* Tensor print: writes elements as text, row by row; of long dims only both ends. */
+/* Tensor print: writes elements as text, row by row.  Long dims are abbreviated to their two ends. */
 #include "math/impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MOST 1000 /* larger tensors are abbreviated */
-#define ENDS 3    /* elements at each end of a dim that are then shown */
+#define ENDS 3    /* elements shown at each end of a dim of such tensors */
 
 typedef struct printing {
     const rsh_tensor *t;

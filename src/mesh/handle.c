@@ -70,8 +70,8 @@ static bool is_taken(const rsh_mesh *m, const char *axis) {
     return false;
 }
 
-/* The notation does not allow every name of a mesh ("sum", "dp-1").  Such a dim becomes m<dim>, with enough m's to
- * differ from all names. */
+/* Chooses axis names for the layouts.  The notation does not allow every name of a mesh dim ("sum", "dp-1").  Such a
+ * dim becomes m<dim>, with as many m's as it takes to differ from all names. */
 static void name_axes(rsh_mesh *m) {
     for (int d = 0; d < m->ndim; d++) {
         rsh_axis *axis = &m->axis[d];
@@ -126,7 +126,8 @@ void rshi_mesh_destroy(rsh_mesh *m) {
     if (!m) return;
     if (m->notes.drop) m->notes.drop(m->notes.what);
     for (int d = m->ndim - 1; d >= 0; d--)
-        if (m->owns_line[d]) rshi_comm_give_up(m->line[d]); /* tensors that are freed later may have execs of it */
+        /* tensors that are freed later may have execs on this comm */
+        if (m->owns_line[d]) rshi_comm_give_up(m->line[d]);
     if (m->owns_comm) rshi_comm_give_up(m->comm);
     for (int d = 0; d < m->ndim; d++) rshi_free(m->names[d]);
     rshi_free(m->ranks);

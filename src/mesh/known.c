@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Negative dims are kept as the caller passed them. */
+/* Fills in the key of a lookup.  Negative dims are kept as the caller passed them. */
 static void fill_question(rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype, int ndim,
                           const int64_t *shape, rshi_asked_layout *q) {
     memset(q, 0, sizeof *q);
@@ -26,9 +26,10 @@ rsh_layout *rshi_known_layout(const rsh_mesh *m, rsh_mesh_numbering numbers, int
 
 void rshi_known_add(const rsh_mesh *mesh, rsh_mesh_numbering numbers, int n, const rsh_place *places, rsh_dtype dtype,
                     int ndim, const int64_t *shape, rsh_layout *layout) {
-    rsh_mesh *m = (rsh_mesh *)mesh; /* the cache is not part of the immutable state; only one thread uses it */
+    /* the cache is not part of the mesh's immutable state, and only one thread uses it */
+    rsh_mesh *m = (rsh_mesh *)mesh;
     if (!m->known) m->known = rshi_calloc(RSHI_KNOWN, sizeof *m->known);
-    if (!m->known) return; /* the cache is optional */
+    if (!m->known) return; /* without memory for the cache, nothing is cached */
     rshi_known *k = &m->known[m->next_known++ % RSHI_KNOWN];
     rsh_layout_free(k->layout);
     *k = (rshi_known){.layout = rsh_layout_hold(layout)};

@@ -1,7 +1,7 @@
 /* Mesh: arranges ranks of a parent comm in an array, with a comm for all of them and one for each line of ranks.
  *
- * Comms are split with the coordinate as key, so that their ranks are in the order of the array, whatever their numbers
- * in the parent. */
+ * Comms are split with the coordinate as key, so their ranks are in the order of the array, whatever their numbers in
+ * the parent. */
 #include "mesh/impl.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static rsh_status make_comm(rsh_mesh *m) {
     return rsh_comm_split(m->parent, m->position < 0 ? -1 : 0, (int)m->position, &m->comm);
 }
 
-/* Lines along a dim are identified by the position of their first rank. */
+/* Creates the comm of this rank's line along a dim.  A line is identified by the position of its first rank. */
 static rsh_status make_line(rsh_mesh *m, int dim) {
     if (m->ndim == 1) {
         m->line[dim] = m->comm;
@@ -61,7 +61,7 @@ static void mesh_text(const rsh_mesh *m, rshi_text *what) {
         rshi_text_add(what, "%s%" PRId64, i ? "," : " of ranks ", m->ranks[i]);
 }
 
-/* All ranks must pass the same arguments.  m is NULL if this rank has failed. */
+/* Fails on all ranks unless all pass the same arguments. m is NULL if this rank has failed. */
 static rsh_status agree_on_mesh(rsh_comm *parent, const rsh_mesh *m, rsh_status mine) {
     rshi_text what = {0};
     if (m) mesh_text(m, &what);
@@ -73,7 +73,7 @@ static rsh_status agree_on_mesh(rsh_comm *parent, const rsh_mesh *m, rsh_status 
     return st;
 }
 
-/* `made` is the status of creating the handle on this rank; takes ownership of m. */
+/* Completes a mesh and takes ownership of m.  `made` is the status of creating the handle on this rank. */
 static rsh_status finish_mesh(rsh_comm *parent, rsh_status made, rsh_mesh *m, rsh_mesh **out) {
     rsh_status st = agree_on_mesh(parent, made ? NULL : m, made);
     if (!st) st = make_comms(m);
@@ -92,7 +92,7 @@ rsh_status rsh_mesh_new(rsh_comm *parent, int ndim, const int64_t *shape, const 
 }
 
 rsh_mesh *rsh_mesh_hold(const rsh_mesh *m) {
-    rsh_mesh *held = (rsh_mesh *)m; /* the count is not part of the immutable state */
+    rsh_mesh *held = (rsh_mesh *)m; /* the count of references is not part of the immutable state */
     if (held) atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed);
     return held;
 }
@@ -150,7 +150,7 @@ static rsh_status slice_handle(rsh_mesh *m, int n, const char *const *names, con
     return RSH_OK;
 }
 
-/* All ranks must choose the same dims; a rank that has failed reports it here. */
+/* Fails on all ranks unless all choose the same dims; a rank that has failed reports its error here. */
 static rsh_status agree_on_dims(rsh_mesh *m, int n, const int *dims, rsh_status mine) {
     rshi_text what = {0};
     rshi_text_add(&what, "a slice by dims");
@@ -162,7 +162,7 @@ static rsh_status agree_on_dims(rsh_mesh *m, int n, const int *dims, rsh_status 
     return st;
 }
 
-/* Every rank of the parent takes part; ranks outside the mesh belong to no slice. */
+/* Creates the comm of a slice.  Every rank of the parent takes part; ranks outside the mesh belong to no slice. */
 static rsh_status split_slice(rsh_mesh *m, int n, const int *dims, rsh_mesh *slice) {
     int colour = m->position < 0 ? -1 : (int)first_position(m, n, dims);
     slice->owns_comm = true;

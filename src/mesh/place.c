@@ -90,8 +90,8 @@ void rshi_mesh_read_places(const rsh_layout *l, rsh_place *places) {
     for (int i = 0; i < desc->npartial; i++) places[desc->partial[i]] = rsh_place_partial(desc->op);
 }
 
-/* The placements, converted to a layout again, must put the same elements on the same ranks.  Then other properties of
- * the layout (another cut rule, segments, an order, other ranks) make no difference. */
+/* Checks the placements: converted to a layout again, they must put the same elements on the same ranks.  Other
+ * properties of the layout (another cut rule, segments, an order, other ranks) then make no difference. */
 static rsh_status check_places(const rsh_mesh *m, rsh_mesh_numbering numbers, const rsh_layout *l,
                                const rsh_place *places) {
     rsh_layout *again = NULL;

@@ -18,7 +18,7 @@
 /* An MPI family, recognised by its version text and by an environment variable of its launcher. */
 typedef struct family {
     const char *name;
-    const char *says[4]; /* parts of its version text, until NULL */
+    const char *says[4]; /* parts of its version text; NULL ends the list */
     const char *launcher;
 } family;
 
@@ -40,7 +40,7 @@ static void cut_version(char *version) {
 
 #ifdef RESHARD_MPI_BUILT_IN
 
-/* The engine is compiled into the same program. */
+/* Returns the engine that is compiled into the same program. */
 static rsh_status find_engine(const rshi_mpi_engine **out) {
     *out = rsh_mpi_engine();
     return RSH_OK;
@@ -57,7 +57,7 @@ static const family *family_saying(const char *version) {
 
 typedef int (*version_fn)(char *version, int *length);
 
-/* MPI_Get_library_version of the loaded MPI, even if a plugin loaded it privately; NULL: none. */
+/* Finds MPI_Get_library_version of the loaded MPI, even if a plugin loaded it privately; NULL: none. */
 static version_fn find_version(void) {
     static const char *const libraries[] = {"libmpi.so.40", "libmpich.so.12", "libmpi.so.12"};
     void *found = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
@@ -70,7 +70,7 @@ static version_fn find_version(void) {
     return fn;
 }
 
-/* "" if no MPI is loaded. */
+/* Writes the version text of the loaded MPI; "" if no MPI is loaded. */
 static void loaded_version(char version[VERSION_ROOM]) {
     version_fn fn = find_version();
     int length = 0;
@@ -78,7 +78,7 @@ static void loaded_version(char version[VERSION_ROOM]) {
     if (fn) fn(version, &length);
 }
 
-/* Loads a library from the folder of this library, or else from the system's search path. */
+/* Loads a library from the folder of this library, or otherwise from the system's search path. */
 static void *load_library(const char *name) {
     char path[PATH_MAX];
     Dl_info self;
@@ -129,7 +129,7 @@ static rsh_status engine_of_loaded(char *version, const rshi_mpi_engine **out) {
     return rsh_fail(RSH_EUNSUP, sentence);
 }
 
-/* For processes without a loaded MPI: the user's choice, the launcher's, or the first that is installed. */
+/* Chooses an engine if no MPI is loaded: the user's choice, the launcher's, or the first engine that is installed. */
 static rsh_status engine_by_environment(const rshi_mpi_engine **out) {
     const char *chosen = getenv("RESHARD_MPI");
     char sentence[128];
@@ -148,7 +148,7 @@ static rsh_status engine_by_environment(const rshi_mpi_engine **out) {
     return st;
 }
 
-/* The result is cached, because the MPI of a process does not change. */
+/* Finds the engine.  The result is cached, because the MPI of a process does not change. */
 static rsh_status find_engine(const rshi_mpi_engine **out) {
     static const rshi_mpi_engine *found;
     char version[VERSION_ROOM];

@@ -1,7 +1,9 @@
-/* Engine `mpi`: an MPI communicator as a wire.  The only file that uses MPI; it is compiled once for each MPI.
+/* Engine `mpi`: an MPI communicator as a wire.  This is the only file that uses MPI; it is compiled once for each
+ * MPI.
  *
- * Waiting, collectives, nodes and failures are handled by the library for all wires; this file only sends and receives.
- * Every call checks whether MPI has been finalised, which is cheap; after that only memory is freed. */
+ * It only sends and receives; the library handles waiting, collectives, nodes and failures in the same way for all
+ * wires.  Every function first checks whether MPI has been finalized, which is cheap; after that it only frees
+ * memory. */
 #include "mpi/mpi_engine.h"
 
 #include <reshard/mpi.h>
@@ -16,10 +18,10 @@ typedef struct duplicate {
     MPI_Comm comm; /* owned */
 } duplicate;
 
-/* Stored in the room of a request. */
+/* State of a message, stored in the room of a request. */
 typedef struct message {
     MPI_Request request;
-    bool given_up; /* MPI_Cancel was called, which is done once */
+    bool given_up; /* MPI_Cancel was called; it must be called only once */
 } message;
 
 _Static_assert(sizeof(message) <= sizeof(rsh_wire_request), "a request must have room for MPI's");
@@ -110,7 +112,8 @@ static rsh_status probe(void *ctx, int tag, int *peer) {
 
 /* ---- construction ---- */
 
-/* Freeing a communicator may wait for its other ranks, so one with lost ranks is kept until MPI is finalised. */
+/* Closes the communicator.  Freeing it may wait for its other ranks, so if ranks are lost, it is kept until MPI is
+ * finalized. */
 static void close_communicator(void *ctx, bool orderly) {
     duplicate *d = ctx;
     if (orderly && is_running()) MPI_Comm_free(&d->comm);
@@ -155,7 +158,7 @@ static rsh_status split(void *ctx, int colour, int key, rsh_wire *out) {
     return st || part == MPI_COMM_NULL ? st : make_wire(part, 0, out);
 }
 
-/* The lowest rank with which this one can share memory according to MPI, counted from 1. */
+/* Finds the lowest rank with which this one can share memory according to MPI, counted from 1. */
 static rsh_status find_host(MPI_Comm comm, uint64_t *host) {
     MPI_Comm shared;
     int lowest = 0;
@@ -203,7 +206,7 @@ static rsh_status make_comm(MPI_Comm comm, rsh_comm **out) {
     return st ? st : rsh_comm_wire(&wire, out);
 }
 
-/* Checks first, because MPI_Comm_f2c aborts a process in which MPI is not running. */
+/* Converts a Fortran handle.  Checks first that MPI is running, because otherwise MPI_Comm_f2c aborts the process. */
 static rsh_status comm_from_fortran(int handle, rsh_comm **out) {
     rsh_status st = check_running();
     return st ? st : make_comm(MPI_Comm_f2c(handle), out);
@@ -213,12 +216,13 @@ static rsh_status comm_from_fortran(int handle, rsh_comm **out) {
 
 typedef struct kept_comm {
     int size;
-    int *ranks; /* owned: in MPI_COMM_WORLD */
+    int *ranks; /* owned: ranks of the members in MPI_COMM_WORLD */
     rsh_comm *comm;
     struct kept_comm *next;
 } kept_comm;
 
-static kept_comm *kept_comms; /* latest first; never freed, because freeing a comm would wait for its other ranks */
+/* latest first; entries are never freed, because freeing a comm would wait for its other ranks */
+static kept_comm *kept_comms;
 
 /* Lists the ranks of a communicator in MPI_COMM_WORLD; the caller frees the list. */
 static rsh_status list_ranks(MPI_Comm comm, int *size, int **out) {

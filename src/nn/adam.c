@@ -1,4 +1,4 @@
-/* Adam: steps by running means of the gradient and its square. */
+/* Adam: steps that use running means of the gradient and of its square. */
 #include <math.h>
 
 #include "nn/impl.h"

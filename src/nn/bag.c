@@ -67,7 +67,7 @@ static int64_t local_row(const bagging *a, const table *t, int64_t i) {
     return a->bags.index[i] != a->padding && row >= 0 && row < t->rows ? row : -1;
 }
 
-/* Returns the factor of each row of a bag.  A mean also counts rows of other ranks. */
+/* Returns the factor for the rows of a bag.  A mean also counts rows on other ranks. */
 static double bag_scale(const bagging *a, int64_t bag) {
     int64_t n = 0;
     if (a->mode != RSH_BAG_MEAN) return 1;
@@ -87,7 +87,7 @@ static void sum_bag(const bagging *a, const table *t, int64_t bag, void *y) {
     }
 }
 
-/* NaN counts as the largest; of equal elements the first is used. */
+/* Computes the maximum.  NaN counts as the largest value; of equal elements the first is used. */
 static void max_bag(const bagging *a, const table *t, int64_t bag, void *y) {
     int64_t *most = a->most + bag * t->columns;
     for (int64_t c = 0; c < t->columns; c++) {

@@ -42,7 +42,7 @@ static rsh_status check_starts(const char *layer, const rshn_bags *b) {
     return RSH_OK;
 }
 
-/* Bags of equal size. */
+/* Computes the starts of bags of equal size. */
 static rsh_status even_starts(const char *layer, int64_t nbags, int64_t each, rshn_bags *b) {
     b->nbags = nbags;
     b->start = rshn_malloc((size_t)(nbags + 1) * sizeof *b->start);

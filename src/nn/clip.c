@@ -1,4 +1,5 @@
-/* Clip: computes the norm of all gradients of a tree over all ranks, and scales them to a bound. */
+/* Clip: computes the norm of all gradients of a tree over all ranks, and scales the gradients so that the norm does not
+ * exceed a bound. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static void use_axes(const rsh_cut *cut, unsigned *used) {
     for (int i = 0; i < cut->naxes; i++) *used |= 1u << cut->axes[i];
 }
 
-/* Returns on how many ranks each element is.  RSH_EUNSUP if that differs between elements. */
+/* Returns how many ranks hold each element.  RSH_EUNSUP if the number differs between elements. */
 static rsh_status replication_of(const char *path, const rsh_layout *l, double *out) {
     const rsh_layout_desc *desc = rsh_layout_describe(l);
     unsigned used = 0;
@@ -75,7 +76,7 @@ static rsh_status replication_of(const char *path, const rsh_layout *l, double *
 
 /* ---- the norm ---- */
 
-/* The sum of squares of one comm; the first account has no comm and is for plain gradients. */
+/* The sum of squares of one comm.  The first account has no comm and serves plain gradients. */
 typedef struct account {
     rsh_comm *comm;
     double sum;

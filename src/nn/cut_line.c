@@ -1,4 +1,4 @@
-/* Cut line: reduces numbers of rows over the ranks that share the rows, with one plan.
+/* Cut line: if a row is cut over ranks, these ranks reduce some numbers of each row, with one plan.
  *
  * The numbers form a tensor of their own.  It is cut like the value, except along the rows, where it is partial.
  * Redistributing it to replicated reduces the numbers among exactly those ranks. */
@@ -41,7 +41,7 @@ void rshn_line_end(rshn_line *l) {
 
 /* ---- reducing ---- */
 
-/* The layout of the numbers: partial along the axes that cut rows, or without these axes. */
+/* Creates the layout of the numbers: partial along the axes that cut rows, or without these axes. */
 static rsh_status numbers_layout(const rshn_line *l, rsh_op op, const rsh_tensor *part, rsh_layout **out) {
     rsh_layout_desc d = *rsh_layout_describe(l->layout);
     d.dtype = rsh_tensor_dtype(part);

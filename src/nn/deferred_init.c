@@ -1,5 +1,5 @@
-/* Deferred init: a deferred parameter is one element, repeated with stride 0.  After the tree has been cut, it gets
- * memory for its part and the elements that it would have had without deferring. */
+/* Deferred init: a deferred parameter is one element, repeated with stride 0.  After the tree has been cut, the
+ * parameter gets memory for its part, and the elements that it would have had without deferring. */
 #include "nn/deferred_init.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ rsh_status rshn_fill_value(rsh_value *v, rshn_fill fill, double bound) {
 
 /* Searches for a row of the whole tensor among the rows of a part. */
 typedef struct row_search {
-    int64_t row, before; /* before: number of earlier rows in the part */
+    int64_t row, before; /* row: the row to find; before: number of earlier rows in the part */
     bool found;
 } row_search;
 

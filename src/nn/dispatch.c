@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-static rshn_kernels tables[2]; /* f32, f64 */
+static rshn_kernels tables[2]; /* for f32 and f64 */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define LIST(bits, level, k)                                                                                           \

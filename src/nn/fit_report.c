@@ -1,4 +1,4 @@
-/* Fit report: lists the tensors of a checkpoint that do not fit a model in one message. */
+/* Fit report: one message that lists the tensors of a checkpoint that do not fit a model. */
 #include "nn/fit_report.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ void rshn_fit_misfit(rshn_fit_report *r, const char *name, int ndim, const int64
     append_item(&r->misfits, item);
 }
 
-/* "; missing 3: "a", "b" and 1 more" */
+/* Appends text such as "; missing 3: "a", "b" and 1 more". */
 static void append_list(char *text, size_t room, const char *what, const rshn_names_text *l) {
     size_t used = strlen(text);
     if (!l->n) return;

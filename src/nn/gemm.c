@@ -1,9 +1,9 @@
-/* Gemm: products of matrices with CBLAS, in batches that broadcast, with operands in place where possible.
+/* Gemm: products of batches of matrices with CBLAS.  Batches broadcast.
  *
  * A matrix whose rows or columns are dense is read in place, transposed or not; others are copied first.  If the memory
  * layout allows it, a batch becomes one large product: the rows of all matrices form one matrix or, if the result is
  * repeated, one long sum.  Otherwise the matrices of a batch are distributed over the pool, each with one BLAS thread.
- */
+ * */
 #include "nn/impl.h"
 
 #include <cblas.h>
@@ -61,7 +61,7 @@ static void multiply(rsh_dtype dtype, double alpha, const rshn_matrix *a, const 
                     leading_dimension(&kb), beta, c->data, leading_dimension(c));
 }
 
-/* c must have adjacent row elements. */
+/* Clears c, whose row elements must be adjacent. */
 static void clear_matrix(rsh_dtype dtype, const rshn_matrix *c) {
     size_t item = rsh_dtype_size(dtype);
     for (int64_t r = 0; r < c->rows; r++)
@@ -70,7 +70,7 @@ static void clear_matrix(rsh_dtype dtype, const rshn_matrix *c) {
 
 static int64_t step_of(int64_t n, int64_t stride) { return n == 1 || stride < 1 ? 1 : stride; }
 
-/* c must have adjacent row elements. */
+/* Multiplies any two matrices; the row elements of c must be adjacent. */
 static void multiply_any(rsh_dtype dtype, double alpha, const rshn_matrix *a, const rshn_matrix *b, double beta,
                          const rshn_matrix *c) {
     if (!a->columns) {
@@ -106,7 +106,7 @@ typedef struct product {
     rshn_matrix m[3];
     int nb; /* number of leading dims */
     int64_t size[RSH_MAX_NDIM], stride[3][RSH_MAX_NDIM], count;
-    bool adds; /* c is repeated, so products are summed */
+    bool adds; /* c is repeated along the batch, so products are summed */
 } product;
 
 static rshn_matrix last_matrix(const rsh_tensor *t) {
@@ -217,7 +217,7 @@ static rsh_status set_product(product *w, const rsh_tensor *a, const rsh_tensor 
     return RSH_OK;
 }
 
-/* Returns t itself, or a dense copy in *copy. */
+/* Sets *out to t, or to a dense copy that is also stored in *copy. */
 static rsh_status blas_readable(const rsh_tensor *t, rsh_tensor **copy, const rsh_tensor **out) {
     rshn_matrix m = last_matrix(t);
     *out = t;

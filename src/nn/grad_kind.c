@@ -1,4 +1,4 @@
-/* Grad kind: derives from the tree how the gradients of each parameter relate between ranks.
+/* Grad kind: derives from the tree how the gradients that different ranks have for a parameter are related.
  *
  * In a tree with sharded parameters, plain inputs are each rank's own rows and each rank has its own loss, so the
  * gradient of a plain parameter is partial.  In a tree with DTensors, plain inputs are replicated and the ranks of a
@@ -60,7 +60,8 @@ static rsh_status of_dtensor(const rsh_group *group, const char *path, const rsh
     return relate_ranks(group, out->n, out->ranks, &out->relation);
 }
 
-/* If the library has cut the parameter, the slot knows the ranks.  Otherwise the comm must be that of a known group. */
+/* Finds the ranks.  If the library has cut the parameter, the slot knows them.  Otherwise the comm must be that of a
+ * known group. */
 static rsh_status of_sharded(const rsh_group *group, const char *path, const rshn_slot *slot, rshn_gradient *out) {
     const rsh_comm *comm = rsh_value_comm(slot->value);
     *out = (rshn_gradient){.kind = RSH_GRAD_COMPLETE, .relation = RSHN_INSIDE};
@@ -108,7 +109,8 @@ rsh_status rshn_grad_tree_of(rsh_module *m, const rsh_group *group, rshn_grad_tr
 
 /* ---- plain parameters ---- */
 
-/* The bias of a Linear that runs over ranks gets the gradient of all ranks' rows (sharded_linear.c). */
+/* Returns the weight of a Linear that runs over ranks; its bias gets the gradient of all ranks' rows
+ * (sharded_linear.c). */
 static const rshn_slot *sharded_weight_of_bias(const rsh_module *owner, const char *name) {
     const rshn_slot *w = strcmp(owner->kind->name, "Linear") || strcmp(name, "bias") ? NULL
                                                                                       : rshn_slot_find(owner, "weight");

@@ -13,7 +13,7 @@ struct call;
 
 /* A call that has not returned yet. */
 typedef struct open_call {
-    struct call *call; /* borrowed; the pair of hooks on the stack owns it */
+    struct call *call; /* borrowed: the call, which the pair of hooks on the stack owns */
     int level;         /* nesting level of calls of this module */
     int depth;         /* depth of the stack of hooks before the call */
 } open_call;
@@ -26,16 +26,16 @@ typedef struct request {
     int dim;
     bool plain, check, ahead;
     int64_t threshold;
-    rsh_input_reshard_stats *stats; /* borrowed, or points to `unread` */
-    rsh_input_reshard_stats unread; /* counters if the caller gave none */
+    rsh_input_reshard_stats *stats; /* borrowed: the caller's counters, or `unread` */
+    rsh_input_reshard_stats unread; /* counters that are used if the caller passes none */
     open_call *open;                /* owned */
     int64_t nopen, open_room;
 } request;
 
-/* One call of the module: the context of a pair of hooks. */
+/* One call of the module; the context of a pair of hooks. */
 typedef struct call {
     request *asked;     /* held */
-    rshn_chunk **chunk; /* owned; each held until forward ends, so that further slots find them */
+    rshn_chunk **chunk; /* owned: the chunks so far, each held until forward ends, so that later slots can share them */
     int64_t nchunks, room;
     rshn_seen own; /* serial numbers of the storages of parameters and buffers */
 } call;
@@ -43,8 +43,8 @@ typedef struct call {
 /* Content of a saved slot: a chunk, or the tensor itself. */
 typedef struct kept {
     rshn_chunk *chunk; /* held; NULL: the tensor was not cut */
-    rsh_value *left;   /* owned */
-    uint64_t version;  /* of `left` */
+    rsh_value *left;   /* owned: the tensor that was not cut */
+    uint64_t version;  /* version of `left` when it was saved */
 } kept;
 
 static void request_drop(void *ctx) {
@@ -56,7 +56,7 @@ static void request_drop(void *ctx) {
     rshn_free(r);
 }
 
-/* Called when forward has ended and no further slots follow. */
+/* Called when forward has ended, so no more slots follow. */
 static void close_call(call *c) {
     for (int64_t i = 0; i < c->nchunks; i++) rshn_chunk_drop(c->chunk[i]);
     rshn_free(c->chunk);
@@ -83,7 +83,7 @@ static bool replicated(const request *r, const rsh_value *v) {
            place.kind == RSH_PLACE_REPLICATE && rsh_value_nparts(v) == 1;
 }
 
-/* All ranks decide the same way, because only shape, strides and kind are used. */
+/* Returns whether a tensor is cut.  All ranks decide the same way, because only shape, strides and kind are used. */
 static bool is_cut(const request *r, const rsh_value *v) {
     if (rsh_value_is_leaf(v) && rsh_value_requires_grad(v)) return false;
     if (!replicated(r, v)) return false;
@@ -166,7 +166,8 @@ static rsh_status pack_tensor(void *ctx, rsh_value *v, void **packed) {
     return st;
 }
 
-/* This is local.  A rank that fails must tell the others, which may be waiting in a gather. */
+/* Reads a tensor that was not cut, which is local.  A rank that fails must tell the others, which may be waiting in a
+ * gather. */
 static rsh_status read_left(const call *c, const kept *k, rsh_value **out) {
     uint64_t now = version_of(k->left);
     rsh_status st = now == k->version
@@ -188,7 +189,7 @@ static rsh_status unpack_tensor(void *ctx, void *packed, rsh_value **out) {
     return st;
 }
 
-/* Backward will read this slot next. */
+/* Starts the gather of a slot that backward will read next. */
 static rsh_status prefetch_tensor(void *ctx, void *packed) {
     kept *k = packed;
     bool begun = false;
@@ -238,7 +239,7 @@ static rsh_status push_hooks(void *ctx, rsh_module *m, rsh_value **in) {
     request *r = ctx;
     call *c = NULL;
     (void)in;
-    rsh_stash_restart(r->stash); /* if a rank failed in its last call, it has packed fewer tensors */
+    rsh_stash_restart(r->stash); /* a rank that failed in its last call has packed fewer tensors than the others */
     NN_TRY(RSHN_GROW(r->open, r->nopen + 1, &r->open_room));
     NN_TRY(call_new(r, m, &c));
     open_call opened = {c, m->calls, rsh_saved_hooks_depth()};
@@ -251,7 +252,7 @@ static rsh_status push_hooks(void *ctx, rsh_module *m, rsh_value **in) {
     return st;
 }
 
-/* Pops the hooks that `before` pushed, if this call got that far. */
+/* Pops the hooks that `before` pushed, unless this call failed earlier. */
 static rsh_status pop_hooks(void *ctx, rsh_module *m, rsh_value *const *in, rsh_value **out) {
     request *r = ctx;
     (void)in, (void)out;

@@ -11,13 +11,13 @@
 /* ---- comms of values: maps their ranks to ranks of the joint comm ---- */
 
 typedef struct numbering {
-    rsh_comm *comm; /* borrowed; comm of some value */
-    int64_t *ranks; /* owned; ranks of the joint comm */
+    rsh_comm *comm; /* borrowed: the comm of some value */
+    int64_t *ranks; /* owned: ranks of this comm in the joint comm */
 } numbering;
 
 typedef struct describing {
     rsh_comm *comm;
-    numbering *at; /* owned; room for one per value */
+    numbering *at; /* owned: has room for one entry per value */
     int64_t n;
 } describing;
 
@@ -27,7 +27,7 @@ static numbering *find_numbering(const describing *d, const rsh_comm *comm) {
     return NULL;
 }
 
-/* Collective over a value's comm. */
+/* Finds the joint ranks of the members of a value's comm; collective over that comm. */
 static rsh_status number_ranks(describing *d, rsh_comm *comm) {
     int size = rsh_comm_size(comm);
     int64_t mine = rsh_comm_rank(d->comm), *ranks = rshn_malloc((size_t)size * sizeof *ranks);
@@ -89,7 +89,7 @@ static rsh_status renumber_mesh(rsh_layout_desc desc, const int64_t *ranks, rsh_
     if (!list) return rshn_fail(RSH_ENOMEM, "out of memory for %lld ranks", (long long)n);
     for (int64_t i = 0; i < n; i++) list[i] = ranks[desc.ranks ? desc.ranks[i] : desc.first_rank + i];
     desc.ranks = list;
-    if (!desc.naxes) { /* a layout without axes belongs to rank 0 */
+    if (!desc.naxes) { /* a layout without axes has rank 0 only */
         desc.naxes = 1;
         desc.axis[0] = (rsh_axis){"r", 1};
     }
@@ -131,9 +131,9 @@ static rsh_status join_texts(const rshn_joint *j, char **out, uint64_t *bytes) {
     return RSH_OK;
 }
 
-/* What each rank sends to the others. */
+/* Record that each rank sends to the others. */
 typedef struct card {
-    uint64_t hash, bytes; /* of its texts */
+    uint64_t hash, bytes; /* hash and length of the rank's texts */
 } card;
 
 /* Sets leader[k] to the lowest rank of class k. */
@@ -168,7 +168,8 @@ static rsh_status parse_texts(rshn_joint *j, int class, const char *text) {
     return RSH_OK;
 }
 
-/* So far this rank's layouts are at class 0.  Moves them to their own class and receives the others. */
+/* Moves this rank's layouts, which are still in class 0, to their own class, and receives those of the other classes.
+ *  */
 static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *leader, const char *mine) {
     rsh_layout **all = rshn_calloc((size_t)(j->nclasses * j->n) + 1, sizeof *all);
     rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for the layouts of %d classes", j->nclasses);
@@ -189,7 +190,8 @@ static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *l
     return RSH_OK;
 }
 
-/* A layout of another class must not contain this rank, which would be asked for parts that it does not have. */
+/* Checks that no layout of another class contains this rank, which would otherwise be asked for parts that it does not
+ * have. */
 static rsh_status check_classes(const rshn_joint *j) {
     int me = rsh_comm_rank(j->comm);
     for (int k = 0; k < j->nclasses; k++)
@@ -223,7 +225,7 @@ static rsh_status classify(rshn_joint *j) {
     return st;
 }
 
-/* Layouts of ranks can be compared only if the ranks have the same values. */
+/* Checks that the ranks have the same values, because otherwise their layouts cannot be compared. */
 static rsh_status compare_names(rsh_comm *comm, rsh_status st, int64_t n, const char *const *names,
                                 rsh_value *const *values) {
     uint64_t h = 0;

@@ -51,7 +51,7 @@ bool rshn_chunk_is_of(const rshn_chunk *c, const rsh_tensor *t) {
 
 /* ---- unpacking ---- */
 
-/* Takes ownership of t, even if it fails. */
+/* Converts t to a value; takes ownership of t, even if it fails. */
 static rsh_status as_value(const rshn_chunk *c, rsh_tensor *t, rsh_value **out) {
     rsh_status st;
     if (!c->layout) {
@@ -72,7 +72,7 @@ static rsh_status gather_value(const rshn_chunk *c, rsh_value **out) {
     rsh_tensor *t = NULL;
     NN_TRY(rsh_stash_unpack(c->ticket, &t));
     rsh_status st = as_value(c, t, out);
-    if (st) rsh_comm_agree(c->comm, st); /* the other ranks have gathered and continue */
+    if (st) rsh_comm_agree(c->comm, st); /* the other ranks have completed the gather and continue */
     return st;
 }
 

@@ -6,7 +6,7 @@
 #include "nn/kernel_list.h"
 #include "nn/lanes.h"
 
-enum { BLOCK = 512 }; /* exponentials computed at a time */
+enum { BLOCK = 512 }; /* number of exponentials computed at a time */
 
 static double sum_exp(const real *x, real most, int64_t n) {
     real block[BLOCK];

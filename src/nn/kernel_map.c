@@ -95,12 +95,12 @@ static inline real silu_slope(real x) {
 }
 
 static inline real pow_number(real x, real e) { return e == 2 ? x * x : real_pow(x, e); }
-/* d/dx x^e; the derivative of x^0 is 0, even at x = 0. */
+/* Returns d/dx x^e; the derivative of x^0 is 0, even at x = 0. */
 static inline real pow_slope(real x, real e) { return e == 0 ? 0 : e == 2 ? 2 * x : e * real_pow(x, e - 1); }
-/* d/de x^e = x^e log x, and 0 if x is 0 and e is not negative. */
+/* Returns d/de x^e = x^e log x; 0 if x is 0 and e is not negative. */
 static inline real exponent_slope(real x, real e) { return x == 0 && e >= 0 ? 0 : real_pow(x, e) * real_log(x); }
 
-/* NaN stays NaN: comparisons with it are false. */
+/* Clamps x.  NaN stays NaN, because comparisons with it are false. */
 static inline real clamped(real x, real lo, real hi) {
     x = x < lo ? lo : x;
     return x > hi ? hi : x;

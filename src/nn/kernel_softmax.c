@@ -2,7 +2,7 @@
 #include "nn/kernel_list.h"
 #include "nn/lanes.h"
 
-/* y = e^(x - most) and its sum. */
+/* Computes y = e^(x - most) and returns the sum of y. */
 static double exponentials(const real *x, real most, real *y, int64_t n) {
     double total = 0;
     NN_EACH for (int64_t i = 0; i < n; i++) y[i] = real_exp_down(x[i] - most);

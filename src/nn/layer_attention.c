@@ -32,7 +32,8 @@ static rsh_status join_heads(rsh_value **v) {
     return RSH_OK;
 }
 
-/* Each head has width / heads columns.  A rank that has only a part of query, key and value has fewer heads. */
+/* Projects x to heads of width / heads columns each.  A rank that has only a part of query, key and value has fewer
+ * heads. */
 static rsh_status project_heads(rsh_module *m, const char *name, rsh_value *x, int64_t head, rsh_value **out) {
     NN_TRY(rsh_module_forward(rshn_slot_child(m, name), x, out));
     int ndim = rsh_value_ndim(*out);

@@ -9,7 +9,7 @@
 #include "nn/sharded_bags.h"
 
 typedef struct embedding {
-    int64_t rows, padding; /* padding -1: none */
+    int64_t rows, padding; /* padding: row without a gradient; -1: none */
     double max_norm, norm_type;
     rsh_bag_mode mode;
     bool include_last_offset;
@@ -42,7 +42,7 @@ static rsh_status check_index(const rsh_value *index) {
     return rshn_fail(RSH_EVALUE, "Embedding: %s", index ? "the input has too many dims" : "the input is missing");
 }
 
-/* The padding row gets no gradient, but it is looked up like any other row. */
+/* Looks up rows.  The padding row gets no gradient, but is looked up like any other row. */
 static rsh_status embed_sharded(rsh_module *m, rsh_value *index, rsh_value *weight, rsh_value **out) {
     const embedding *e = m->state;
     rshn_bags bags = {0};

@@ -1,4 +1,4 @@
-/* Map: elementwise functions on tensors with any strides, which broadcast to the result.
+/* Map: applies elementwise functions to tensors with any strides, which broadcast to the result.
  *
  * Dims that have matching strides in all operands are merged, so most calls process a single row.  The elements of the
  * result are divided into ranges for the threads of the pool. */
@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-enum { OPERANDS = 3, GRAIN = 16384 }; /* elements for which another thread pays off */
+enum { OPERANDS = 3, GRAIN = 16384 }; /* GRAIN: number of elements from which on another thread pays off */
 
 typedef struct walk {
     int n, nd;                              /* number of operands; number of dims after merging, at least 1 */
-    int64_t size[RSH_MAX_NDIM], count;      /* of the result */
-    int64_t stride[OPERANDS][RSH_MAX_NDIM]; /* in elements */
+    int64_t size[RSH_MAX_NDIM], count;      /* shape of the result, and its number of elements */
+    int64_t stride[OPERANDS][RSH_MAX_NDIM]; /* strides of the operands, in elements */
     const char *data[OPERANDS];
     size_t item[OPERANDS], out_item;
     char *out;

@@ -112,7 +112,7 @@ static rsh_status run_forward(rsh_module *m, rsh_value *const *in, rsh_value **o
     return st;
 }
 
-/* *done counts the hooks that have run, including one that failed. */
+/* Runs the hooks of a call. *done counts the hooks that have run, including one that failed. */
 static rsh_status run_hooks(rsh_module *m, rsh_value *const *in, rsh_value **out, int64_t *done) {
     for (int64_t i = 0; i < m->nhooks; i++) {
         if (m->hook[i].kind != RSHN_FORWARD) continue;
@@ -144,7 +144,7 @@ rsh_status rsh_module_call_named(rsh_module *m, int nin, rsh_value *const *in, i
     rsh_value *all[RSHN_MOST_VALUES] = {0}, *got[RSHN_MOST_VALUES] = {0};
     int64_t done = 0;
     NN_TRY(collect_inputs(m->kind, nin, in, nnamed, named, all));
-    rsh_module_hold(m); /* a hook may remove it from its tree */
+    rsh_module_hold(m); /* a hook may remove the module from its tree */
     m->calls++;
     rsh_status st = run_pre_hooks(m, all);
     if (!st) st = run_forward(m, all, got);

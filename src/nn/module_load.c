@@ -15,31 +15,31 @@
 #include "nn/optim.h"
 #include "nn/state_dict.h"
 
-/* Where a tensor of the files belongs. */
+/* The state dict to which a tensor of the files belongs. */
 typedef enum home { MODEL, OPTIMIZER, EXTRA } home;
 
 typedef struct item {
-    int64_t tensor; /* of the checkpoint */
+    int64_t tensor; /* index of the tensor in the checkpoint */
     home home;
-    char *name;       /* owned; name in the home's state dict */
-    rsh_value *fresh; /* owned */
-    bool is_number;   /* a number of an optimizer, which has already been read */
+    char *name;       /* owned: name in the state dict of `home` */
+    rsh_value *fresh; /* owned: the loaded value */
+    bool is_number;   /* true: a number of an optimizer, which has already been read */
 } item;
 
 typedef struct loading {
     rsh_comm *comm;
     rsh_module *m;
     rsh_module_load_opts o;
-    rsh_ckpt *files, *mapped; /* owned; mapped: the files after applying the map; NULL: no map */
-    const rsh_ckpt *ckpt;     /* the one to load from */
-    rsh_state_dict *model;    /* owned; the values of the tree */
+    rsh_ckpt *files, *mapped; /* owned: the files, and the files after applying the map (NULL: there is no map) */
+    const rsh_ckpt *ckpt;     /* borrowed: `mapped` or `files`; tensors are loaded from it */
+    rsh_state_dict *model;    /* owned: the values of the tree */
     rshn_tied tied;
-    char *used; /* owned; a flag for each tensor of the checkpoint */
+    char *used; /* owned: a flag for each tensor of the checkpoint */
     item *at;
     int64_t n, room;
     rshn_fit_report report;
-    rsh_state_dict *state[3]; /* owned; the loaded values, by home */
-    rshn_trained *fresh;      /* owned; new state of the optimizer */
+    rsh_state_dict *state[3]; /* owned: the loaded values, by home */
+    rshn_trained *fresh;      /* owned: new state of the optimizer */
 } loading;
 
 /* ---- matching tensors with values ---- */
@@ -57,7 +57,7 @@ static bool fits(const rsh_ckpt_entry *e, const rsh_value *v) {
            (!e->ndim || !memcmp(e->shape, rsh_value_shape(v), (size_t)e->ndim * sizeof *e->shape));
 }
 
-/* Requests a tensor of the files for a value like this one. */
+/* Requests a tensor of the files for a value; it is loaded with the value's dtype and layout. */
 static rsh_status request_tensor(loading *l, const char *file_name, home home, const char *name,
                                  const rsh_value *like) {
     int64_t t = rsh_ckpt_find(l->ckpt, file_name);
@@ -90,7 +90,7 @@ static rsh_status request_model(loading *l) {
         const char *name = rsh_state_dict_name(l->model, i);
         NN_TRY(request_tensor(l, stored_name(l, name), MODEL, name, rsh_state_dict_value(l->model, i)));
     }
-    for (int64_t i = 0; i < l->tied.n; i++) { /* further copies of a tied parameter are not unexpected */
+    for (int64_t i = 0; i < l->tied.n; i++) { /* further copies of a tied parameter are not reported as unexpected */
         int64_t t = rsh_ckpt_find(l->ckpt, l->tied.at[i].path);
         if (t >= 0) l->used[t] = 1;
     }
@@ -138,7 +138,7 @@ static rsh_status request_state_tensor(loading *l, int64_t t, const rsh_ckpt_ent
                          rsh_dtype_name(e->dtype));
     case RSHN_STATE_UNKNOWN: break;
     }
-    return RSH_OK; /* not marked as used, so it is reported as unexpected */
+    return RSH_OK; /* it is not marked as used, so it is reported as unexpected */
 }
 
 static void note_needed(void *ctx, const char *name) {
@@ -191,7 +191,7 @@ static rsh_status compare_names(loading *l, const char *path) {
 
 /* ---- elements ---- */
 
-/* The lists for rsh_ckpt_load: a tensor appears once for each layout that ranks have for it. */
+/* Lists for rsh_ckpt_load.  If ranks have several layouts for a tensor, it appears once for each of them. */
 typedef struct lists {
     const char **name;
     rsh_sharded **tensor;
@@ -275,7 +275,7 @@ static rsh_status prepare_state(loading *l) {
     return l->o.optimizer ? rshn_optimizer_prepare(l->o.optimizer, l->state[OPTIMIZER], &l->fresh) : RSH_OK;
 }
 
-/* Hooks see the loaded values.  After the ranks have agreed nothing can fail any more. */
+/* Installs the loaded values and calls the hooks, which see them.  After the ranks have agreed nothing can fail. */
 static rsh_status install_values(loading *l) {
     NN_TRY(rshn_module_load_state(l->m, l->state[MODEL], RSH_LOAD_NONSTRICT, l->comm));
     if (l->o.optimizer) rshn_optimizer_commit(l->o.optimizer, l->state[OPTIMIZER], l->fresh);

@@ -24,7 +24,7 @@ rshn_slot *rshn_slot_find(const rsh_module *m, const char *name) {
     return NULL;
 }
 
-/* Forgets what was known about the gradient of the old value. */
+/* Clears the kind of the gradient, which belonged to the old value. */
 static void forget_ranks(rshn_slot *s) {
     rshn_ranks_drop(s->ranks);
     s->ranks = NULL;
@@ -38,7 +38,7 @@ void rshn_slots_exchange(rsh_module *m, const rsh_value *old, rsh_value *value, 
         if (s->kind == RSHN_CHILD || s->value != old) continue;
         rsh_value_free(s->value);
         s->value = rsh_value_hold(value);
-        if (ranks == s->ranks) continue; /* keep what is known about the gradient */
+        if (ranks == s->ranks) continue; /* the ranks did not change, so the kind of the gradient stays valid */
         forget_ranks(s);
         s->ranks = rshn_ranks_hold(ranks);
     }

@@ -10,11 +10,11 @@
 /* The values that this rank saves. */
 typedef struct saving {
     rsh_state_dict *all;
-    const char **name; /* owned list, borrowed names */
-    rsh_value **value; /* owned list, borrowed values */
+    const char **name; /* owned list of borrowed names */
+    rsh_value **value; /* owned list of borrowed values */
     int64_t n;
     rshn_joint joint;
-    rsh_sharded **tensor; /* owned */
+    rsh_sharded **tensor; /* owned list of sharded tensors */
 } saving;
 
 static rsh_status read_arguments(rsh_module *m, const char *path, const rsh_module_save_opts *given,
@@ -48,7 +48,7 @@ static rsh_status list_values(saving *s) {
     return RSH_OK;
 }
 
-/* If there are several classes, the first one is stored. */
+/* Creates the tensors to save.  If there are several classes, the first one is saved. */
 static rsh_status make_tensors(saving *s) {
     for (int64_t i = 0; i < s->n; i++) NN_TRY(rshn_joint_tensor(&s->joint, 0, i, s->value[i], &s->tensor[i]));
     return RSH_OK;

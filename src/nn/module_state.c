@@ -26,7 +26,7 @@ static rsh_status run_hooks(rsh_module *m, rshn_hook_kind kind, rsh_state_dict *
 
 static bool is_state(const rshn_slot *s) { return s->value && (s->kind == RSHN_PARAMETER || s->persistent); }
 
-/* Returns the name of an entry, which has no trailing dot. */
+/* Writes the name of an entry, which has no trailing dot. */
 static rsh_status entry_name(const prefix *at, const rshn_slot *s, prefix *out) {
     NN_TRY(extend_prefix(at, s->name, out));
     out->text[strlen(out->text) - 1] = 0;
@@ -72,9 +72,9 @@ rsh_status rsh_module_state_dict(rsh_module *m, rsh_state_dict **out) {
 typedef struct loading {
     rsh_state_dict *d;
     unsigned flags;
-    char *used;        /* [entries]: a parameter uses the entry */
+    char *used;        /* [entries]: whether a parameter uses the entry */
     char missing[512]; /* names, for the error message */
-    rsh_comm *comm;    /* of the first distributed parameter; NULL: none so far */
+    rsh_comm *comm;    /* comm of the first distributed parameter; NULL: none so far */
     rsh_status (*step)(struct loading *l, const char *name, rsh_value *from, rsh_value *to);
 } loading;
 
@@ -169,7 +169,7 @@ rsh_status rshn_module_load_state(rsh_module *m, rsh_state_dict *d, unsigned fla
 
 rsh_status rsh_module_load_state_dict(rsh_module *m, rsh_state_dict *d, unsigned flags) {
     if (!m) return rshn_fail(RSH_EVALUE, "rsh_module_load_state_dict: m is NULL");
-    rsh_comm *comm = NULL; /* found first, so that a rank that fails can tell the others */
+    rsh_comm *comm = NULL; /* find the comm first, so that a rank that fails can tell the others */
     NN_TRY(rsh_module_each_parameter(m, true, find_comm, &comm));
     return rshn_module_load_state(m, d, flags, comm);
 }

@@ -25,7 +25,7 @@ rsh_random_state rsh_random_next_state(void) {
     return now;
 }
 
-/* Mixes seed and call number to one seed, so that numbers of successive calls are independent. */
+/* Mixes seed and call number into one seed, so that the numbers of successive calls are independent. */
 static uint64_t seed_of(rsh_random_state s) {
     uint64_t x = s.seed + 0x9e3779b97f4a7c15u * (s.call + 1);
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -33,7 +33,7 @@ static uint64_t seed_of(rsh_random_state s) {
     return x ^ x >> 31;
 }
 
-/* x = x * scale + shift on a row of n elements. */
+/* Computes x = x * scale + shift for a row of n elements. */
 static void scale_row(rsh_dtype dtype, char *row, int64_t n, int64_t stride, double scale, double shift) {
     for (int64_t i = 0; i < n; i++, row += stride) {
         if (dtype == RSH_F32) *(float *)row = (float)(*(float *)row * scale + shift);

@@ -13,8 +13,8 @@ extern int openblas_get_num_threads(void) __attribute__((weak));
 static struct {
     pthread_mutex_t lock;
     int users;   /* number of threads that have set BLAS threads */
-    int before;  /* BLAS threads before the first user */
-    int chosen;  /* BLAS threads that the last user set */
+    int before;  /* number of BLAS threads before the first user */
+    int chosen;  /* number of BLAS threads that the last user set */
     int serials; /* number of sections in which BLAS has one thread */
 } blas = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -99,7 +99,8 @@ int rshn_threads(void) { return mine.pool ? rsh_pool_size(mine.pool) : 1; }
 
 /* ---- ranges ---- */
 
-enum { RANGES_A_THREAD = 4 }; /* several per thread, so that a thread that starts late does not delay the others */
+/* several ranges per thread, so that a thread that starts late does not delay the others */
+enum { RANGES_A_THREAD = 4 };
 
 int64_t rshn_ranges(int64_t n, int64_t grain) {
     int64_t most = mine.pool ? (int64_t)rshn_threads() * RANGES_A_THREAD : 1;

@@ -70,7 +70,7 @@ static rsh_status normalized(const rsh_tensor *const *in, rsh_tensor **h) {
     return map_in_place(RSHN_MUL, h, in[RSTD]);
 }
 
-/* Computes the two sums of this rank's part of each row, concatenated along the first dim of the rows. */
+/* Computes two sums over this rank's part of each row; the result has them one after the other along its first dim. */
 static rsh_status own_sums(const rshn_line *l, double count, const rsh_tensor *v, const rsh_tensor *h,
                            rsh_tensor **out) {
     rsh_tensor *part[2] = {NULL, NULL}, *vh = NULL, *window = NULL;

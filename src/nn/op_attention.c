@@ -29,10 +29,10 @@ typedef struct attending {
     int lead; /* number of leading dims */
     int64_t size[RSH_MAX_NDIM], count;
     heads in[OPERANDS], grad[3], mask;
-    const int64_t *visible; /* number of visible columns of each causal row; NULL: all */
+    const int64_t *visible; /* number of visible columns of each row, if causal; NULL: all */
     bool masked, mask_is_bool;
     double scale;
-    char *weights; /* count matrices of rows by columns */
+    char *weights; /* one rows x columns matrix for each head */
     char *scratch; /* one such matrix for each range of heads */
     int64_t ranges;
 } attending;
@@ -291,8 +291,8 @@ out:
     return st;
 }
 
-/* Leading dims of all operands match, and the last dim of v is that of the result.  Rows of q can be cut unless the
- * mask is causal.  The result is linear in v. */
+/* The rule: leading dims of all operands match, and the last dim of v is that of the result.  Rows of q can be cut
+ * unless the mask is causal.  The result is linear in v. */
 static rsh_status attention_rule(rsh_rule_dims *io) {
     const attention_attrs *a = io->attrs;
     rsh_rule_tensor *q = &io->in[Q], *v = &io->in[V], *mask = &io->in[3], *y = &io->out[0];
@@ -312,7 +312,7 @@ static rsh_status attention_rule(rsh_rule_dims *io) {
     rshn_rule_add_dim(y, q->shape[n - 2], rows);
     rshn_rule_letter(v, n - 1, n - 1);
     rshn_rule_add_dim(y, v->shape[n - 1], n - 1);
-    for (int d = 0; d < mask->ndim - 1; d++) { /* the last dim of the mask is that of the columns */
+    for (int d = 0; d < mask->ndim - 1; d++) { /* the last dim of the mask corresponds to the columns */
         int to = d + n - mask->ndim;
         if (to >= 0 && mask->shape[d] == q->shape[to]) rshn_rule_letter(mask, d, to == n - 2 ? rows : to);
     }

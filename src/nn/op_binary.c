@@ -108,7 +108,7 @@ static rsh_status pow_backward(rsh_grad_call *c) {
     return rsh_call_needs_input_grad(c, 1) ? set_grad_map3(c, 1, &o->b, RSHN_POW_BACK_EXPONENT, a, b) : RSH_OK;
 }
 
-/* Terms of the inputs: a sum has two terms, a product one. */
+/* Sets how the result is linear in the inputs: a sum has two terms, a product has one. */
 static rsh_status sum_rule(rsh_rule_dims *io) {
     io->in[0].term = 0;
     io->in[1].term = 1;
@@ -141,7 +141,7 @@ BINARY_OPS(RECORD)
 
 typedef struct choice {
     rshn_operand a, b;
-    double number; /* for masked_fill */
+    double number; /* value that masked_fill writes */
 } choice;
 
 static rsh_status needs_mask(const char *name, const rsh_tensor *mask) {
@@ -166,7 +166,7 @@ static rsh_status where_forward(rsh_grad_call *c) {
     return rsh_call_save_input(c, 0);
 }
 
-/* Sets the gradient where the mask equals `side`, and 0 elsewhere. */
+/* Sets the gradient to that of the result where the mask equals `side`, and to 0 elsewhere. */
 static rsh_status set_masked_grad(rsh_grad_call *c, int i, const rshn_operand *o, const rsh_tensor *mask, bool side) {
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
     rsh_tensor *zero = NULL, *part = NULL;
@@ -185,7 +185,7 @@ static rsh_status where_backward(rsh_grad_call *c) {
     return rsh_call_needs_input_grad(c, 2) ? set_masked_grad(c, 2, &o->b, mask, false) : RSH_OK;
 }
 
-/* Inputs x, mask. */
+/* Inputs are x and mask. */
 static rsh_status masked_fill_forward(rsh_grad_call *c) {
     choice *o = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_input(c, 0), *mask = rsh_call_input(c, 1);

@@ -29,7 +29,7 @@ static void drop_range(void *ctx, int64_t lo, int64_t hi) {
     d->k->drop(d->mask + lo, d->x + at, d->scale, d->y + at, hi - lo);
 }
 
-/* Computes y from x and the mask.  The mask is computed from u first, unless u is NULL. */
+/* Computes y from x and the mask.  If u is not NULL, computes the mask from u first. */
 static rsh_status apply_mask(double p, const rsh_tensor *u, const rsh_tensor *x, const rsh_tensor *mask,
                              rsh_tensor **y) {
     rsh_tensor *dense = NULL, *numbers = NULL;
@@ -83,7 +83,7 @@ static uint64_t seed_of(uint64_t seed, uint64_t call) {
 typedef struct numbering {
     const rsh_tensor *u;
     uint64_t seed;
-    atomic_bool failed; /* memory has run out on a thread */
+    atomic_bool failed; /* set if memory has run out on a thread */
 } numbering;
 
 static void number_range(void *ctx, int64_t lo, int64_t hi) {
@@ -108,7 +108,7 @@ static rsh_status local_numbers(const rsh_value *x, uint64_t seed, rsh_value **o
     return st;
 }
 
-/* Returns the layout of the random numbers: if x is partial, they are replicated along the partial axes. */
+/* Creates the layout of the random numbers: if x is partial, they are replicated along the partial axes. */
 static rsh_status numbers_layout(const rsh_value *x, rsh_layout **out) {
     rsh_layout_desc desc = *rsh_layout_describe(rsh_value_layout(x));
     if (!desc.op) {

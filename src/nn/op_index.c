@@ -22,7 +22,7 @@ typedef struct picking {
     char *from, *to;
 } picking;
 
-/* Checks dense indices. */
+/* Checks that indices are valid; they must be dense. */
 static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t rows) {
     const int64_t *i = rsh_tensor_data(index);
     for (int64_t k = 0; k < rsh_tensor_count(index); k++)
@@ -32,7 +32,7 @@ static rsh_status check_index(const char *name, const rsh_tensor *index, int64_t
     return RSH_OK;
 }
 
-/* The index is dense and must outlive the result. */
+/* Describes the selection.  The index must be dense and outlive the result. */
 static picking picking_of(const rshn_sizes *sizes, int dim, const rsh_tensor *index, size_t item) {
     picking p = {.outer = 1, .inner = 1, .rows = sizes->n ? sizes->at[dim] : 1, .item = item, .padding = -1};
     for (int d = 0; d < sizes->n; d++) {
@@ -63,7 +63,7 @@ static void add_elements(size_t item, const char *from, char *to, int64_t n) {
         for (int64_t j = 0; j < n; j++) ((double *)to)[j] += ((const double *)from)[j];
 }
 
-/* Adds columns lo..hi-1 of every row. */
+/* Adds columns lo to hi - 1 of every row. */
 static void add_range(void *ctx, int64_t lo, int64_t hi) {
     const picking *p = ctx;
     size_t row = (size_t)p->inner * p->item, skip = (size_t)lo * p->item;
@@ -75,7 +75,7 @@ static void add_range(void *ctx, int64_t lo, int64_t hi) {
     }
 }
 
-/* Selects rows of x, which has `rows` on all ranks, into a new tensor of sizes `to`. */
+/* Selects rows of x into a new tensor of sizes `to`; x has `rows` rows on all ranks together. */
 static rsh_status pick_rows(const char *name, const rsh_tensor *x, const indexing *a, int64_t rows,
                             const rsh_tensor *index, const rshn_sizes *to, rsh_tensor **out) {
     rsh_tensor *dense = NULL, *list = NULL;
@@ -96,7 +96,7 @@ out:
     return st;
 }
 
-/* Adds rows of g to gx, which is initially zero. */
+/* Adds rows of g to gx, which is zero at the beginning. */
 static void add_rows(const indexing *a, const rsh_tensor *index, const rsh_tensor *g, const rsh_tensor *gx) {
     picking p = picking_of(&a->before, a->dim, index, rsh_dtype_size(rsh_tensor_dtype(g)));
     p.padding = a->padding;
@@ -124,7 +124,7 @@ out:
     return st;
 }
 
-/* ---- index_select: inputs x, index.  A rank that has only some slices of x returns zeros for the others ---- */
+/* ---- index_select: inputs x, index. If x is cut, a rank returns zeros for slices that it does not have ---- */
 
 static rsh_status select_forward(rsh_grad_call *c) {
     indexing *a = rsh_call_attrs(c);
@@ -150,7 +150,7 @@ static rsh_status select_rule(rsh_rule_dims *io) {
     rshn_rule_same(x, y);
     rshn_rule_letter(x, a->dim, x->ndim);
     y->shape[a->dim] = index->ndim ? index->shape[0] : 1;
-    if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* there is one slice of the result for each index */
+    if (index->ndim == 1) rshn_rule_letter(index, 0, a->dim); /* the result has one slice for each index */
     x->term = 0;
     io->moves_only = true;
     return RSH_OK;

@@ -21,7 +21,7 @@ typedef struct joining {
     int dim;
 } joining;
 
-/* Returns the sizes of the result; all inputs must agree except along the dim. */
+/* Computes the sizes of the result; all inputs must agree except along the dim. */
 static rsh_status joined_sizes(const rsh_grad_call *c, int dim, rshn_sizes *out) {
     const rsh_tensor *first = rsh_call_input(c, 0);
     rshn_sizes to = rshn_sizes_of(first);
@@ -92,13 +92,13 @@ static rsh_status join_arguments(const char *name, int n, rsh_value *const *x, i
     return rshn_dim(name, dim, rsh_value_ndim(x[0]) + more, &j->dim);
 }
 
-/* Makes every input a term. */
+/* Declares that the result is a sum of terms, one for each input. */
 static void join_terms(rsh_rule_dims *io) {
     io->moves_only = true;
     for (int i = 0; i < io->nin; i++) io->in[i].term = (signed char)i;
 }
 
-/* Inputs are ranges of the result. */
+/* Declares that inputs are ranges of the result. */
 static rsh_status cat_rule(rsh_rule_dims *io) {
     const joining *j = io->attrs;
     rsh_rule_tensor *y = &io->out[0], *first = &io->in[0];
@@ -249,7 +249,7 @@ rsh_status rsh_nn_stack(int n, rsh_value *const *x, int dim, rsh_value **out) {
 
 typedef struct splitting {
     int dim, n;
-    const int64_t *lengths; /* n; borrowed, valid in forward */
+    const int64_t *lengths; /* [n], borrowed, valid in forward */
     int64_t size;           /* size of each piece except the last, if lengths is NULL */
     rshn_sizes before;
 } splitting;
@@ -311,7 +311,7 @@ static rsh_status split_backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* Pieces are ranges of the input. */
+/* Declares that pieces are ranges of the input. */
 static rsh_status split_rule(rsh_rule_dims *io) {
     const splitting *s = io->attrs;
     int64_t whole = io->in[0].shape[s->dim], start = 0;

@@ -68,7 +68,7 @@ static rsh_status class_dim(const rsh_tensor *rows, rsh_tensor **out) {
     return rsh_tensor_view(rows, 0, n, size, stride, out);
 }
 
-/* Checks dense targets. */
+/* Checks that targets are valid; they must be dense. */
 static rsh_status check_target(const rsh_tensor *x, const rsh_tensor *target, const rshn_entropy *e) {
     int n = rsh_tensor_ndim(x), from = n == 1 ? 0 : 1;
     bool alike = n >= 1 && rsh_tensor_ndim(target) == n - 1;
@@ -116,7 +116,7 @@ static rsh_status count_rows(const rsh_grad_call *c, const rsh_tensor *target, i
     return st;
 }
 
-/* ---- classes that are cut over ranks: numbers of rows, [N, d1, ..., numbers] in memory ---- */
+/* ---- classes that are cut over ranks: some numbers of each row, in memory as [N, d1, ..., numbers] ---- */
 
 /* Moves the numbers to the class dim and reduces them.  Takes ownership of `rows`. */
 static rsh_status combine_rows(const rshn_line *l, rsh_status st, rsh_op op, rsh_tensor *rows, rsh_tensor **out) {
@@ -283,7 +283,8 @@ static rsh_status check_reduction(const char *name, rsh_loss_reduction r) {
     return rshn_fail(RSH_EVALUE, "%s: unknown reduction %d", name, (int)r);
 }
 
-/* Rows are those of the targets.  An unreduced loss has one element per row; otherwise it is a sum over rows. */
+/* The rule: rows are those of the targets.  An unreduced loss has one element per row; otherwise it is a sum over rows.
+ *  */
 static rsh_status entropy_rule(rsh_rule_dims *io) {
     const entropy_attrs *a = io->attrs;
     rsh_rule_tensor *x = &io->in[0], *target = &io->in[1];

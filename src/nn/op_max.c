@@ -114,8 +114,8 @@ rsh_status rsh_nn_max(rsh_value *x, rsh_value **out) {
 
 typedef struct picking {
     int dim;
-    int64_t start;    /* first of this rank's elements along the dim */
-    rshn_sizes sizes; /* of this rank's part */
+    int64_t start;    /* global index of this rank's first element along the dim */
+    rshn_sizes sizes; /* sizes of this rank's part */
 } picking;
 
 /* The rows along the dim, one for each combination of the other indices. */
@@ -154,7 +154,8 @@ static double element(const rsh_tensor *dense, int64_t i) {
     return single ? (double)((const float *)rsh_tensor_data(dense))[i] : ((const double *)rsh_tensor_data(dense))[i];
 }
 
-/* Clears the indices of rows in which another rank has a larger element than `own`.  NaN is larger than all numbers. */
+/* Clears the indices of rows in which another rank has a larger element than `own`.  NaN counts as larger than all
+ * numbers. */
 static rsh_status drop_beaten(const rsh_tensor *own, const rsh_tensor *most, int64_t *index) {
     rsh_tensor *dense = NULL;
     NN_TRY(rshn_dense(most, &dense));

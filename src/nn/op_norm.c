@@ -12,15 +12,15 @@ typedef struct norm_attrs {
     double eps;
     bool centred, has_weight;
     rshn_line line;
-    double count; /* number of elements of a row, on all ranks */
+    double count; /* number of elements of a row on all ranks together */
 } norm_attrs;
 
 typedef struct norming {
     const rshn_kernels *k;
     rshn_norm w;
     const char *x, *g;
-    char *y, *mean, *rstd; /* in backward y is gx */
-    char *gw, *gb;         /* parts of n elements each, or NULL */
+    char *y, *mean, *rstd; /* y: the result; in backward, the gradient of x */
+    char *gw, *gb;         /* sums of each group of rows, n elements each; or NULL */
     int64_t rows, parts;
     size_t item;
 } norming;
@@ -102,7 +102,7 @@ static rsh_status find_line(const rsh_grad_call *c, norm_attrs *a) {
 static rsh_status norm_forward(rsh_grad_call *c, const char *name) {
     norm_attrs *a = rsh_call_attrs(c);
     const rsh_tensor *in[3] = {rsh_call_input(c, 0), rsh_call_input(c, 1), rsh_call_input(c, 2)};
-    rsh_tensor *dense[3] = {NULL}, *made[3] = {NULL}; /* made: y, mean, rstd */
+    rsh_tensor *dense[3] = {NULL}, *made[3] = {NULL}; /* made: the tensors y, mean and rstd */
     rsh_status st;
     NN_TRY(check_shapes(name, a, in));
     a->has_weight = in[1] != NULL;
@@ -189,7 +189,7 @@ static rsh_status backward_local(rsh_grad_call *c, const norm_attrs *a, rsh_tens
     return gx ? rsh_call_set_input_grad(c, 0, gx) : RSH_OK;
 }
 
-/* Backward for rows that are cut; without a gradient, this rank contributes zeros. */
+/* Computes backward for rows that are cut.  A rank without a gradient contributes zeros. */
 static rsh_status backward_cut(rsh_grad_call *c, const norm_attrs *a, const rsh_tensor **in) {
     rsh_tensor *zeros = NULL, *made[3] = {NULL};
     bool wanted[3] = {rsh_call_needs_input_grad(c, 0), rsh_call_needs_input_grad(c, 1),
@@ -212,7 +212,7 @@ static void free_line(void *attrs) { rshn_line_end(&((norm_attrs *)attrs)->line)
 
 static rsh_status norm_backward(rsh_grad_call *c) {
     const norm_attrs *a = rsh_call_attrs(c);
-    const rsh_tensor *in[5] = {NULL}; /* x, weight, g, rstd, mean */
+    const rsh_tensor *in[5] = {NULL}; /* in: x, weight, g, rstd, mean */
     rsh_tensor *dense[5] = {NULL}, *made[3] = {NULL};
     int slot = 0;
     in[2] = rsh_call_output_grad(c, 0);

@@ -8,10 +8,10 @@
 
 /* A vector is a row on the left and a column on the right. */
 typedef struct product_attrs {
-    rshn_sizes a, b, out; /* shapes of the operands, and of the result as matrices */
+    rshn_sizes a, b, out; /* shapes of the operands and of the result, as matrices */
 } product_attrs;
 
-/* Slots 0 and 1 are b and a. */
+/* Slots 0 and 1 hold b and a. */
 
 /* Adds a dim to a vector: before it on the left side, after it on the right. */
 static rshn_sizes as_matrix(const rshn_sizes *s, bool left) {
@@ -141,7 +141,7 @@ out:
 
 enum { ROW = 29, COLUMN, SUMMED };
 
-/* Sets the letters of leading dim d of n, aligned at the last leading dim. */
+/* Sets the letters of leading dim d of n dims, aligned at the last leading dim. */
 static rsh_status lead_rule(rsh_rule_dims *io, int n, int d) {
     int lead[2], at[2];
     int64_t size = 1;

@@ -7,7 +7,7 @@
 typedef struct reduction {
     unsigned dims;
     bool keep;
-    double scale; /* for a mean */
+    double scale; /* factor, for a mean */
     rshn_sizes sizes;
 } reduction;
 
@@ -65,7 +65,7 @@ static rsh_status sum_backward(rsh_grad_call *c) {
     return st ? st : rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* The letter of a dim that is summed over does not appear in the result. */
+/* The rule: the letter of a dim that is summed over does not appear in the result. */
 static rsh_status reduce_rule(rsh_rule_dims *io) {
     const reduction *r = io->attrs;
     for (int d = 0; d < io->in[0].ndim; d++) {

@@ -14,7 +14,7 @@ typedef struct rows_job {
     const char *x, *g;
     char *y;
     int64_t n;
-    size_t row; /* bytes */
+    size_t row; /* bytes of a row */
     bool log, back;
 } rows_job;
 
@@ -66,7 +66,7 @@ static rsh_status forward_along(rsh_grad_call *c, const char *name, bool log) {
     return rsh_call_save_output(c, 0);
 }
 
-/* This rank has no gradient, but others may have one, so its rows count as zeros. */
+/* Takes part in backward with zeros: this rank has no gradient, but others may have one. */
 static rsh_status backward_zeros(const rshn_line *l, const rsh_tensor *y, bool log, rsh_tensor **gx) {
     rsh_tensor *zeros = NULL;
     rsh_status st = rsh_tensor_zeros(rsh_tensor_dtype(y), rsh_tensor_ndim(y), rsh_tensor_shape(y), &zeros);

@@ -9,8 +9,8 @@
 
 /* Attributes of a view: new sizes and strides on the input's memory. */
 typedef struct viewing {
-    rshn_sizes sizes;       /* of the result */
-    int dims[RSH_MAX_NDIM]; /* for a permutation */
+    rshn_sizes sizes;       /* sizes of the result */
+    int dims[RSH_MAX_NDIM]; /* order of the dims, for a permutation */
     int dim;
     int64_t start;
     rshn_sizes before;    /* sizes of the input */
@@ -39,7 +39,8 @@ static void mark_moves_only(rsh_rule_dims *io) {
     io->moves_only = true;
 }
 
-/* Groups dims from i of x and from j of y on until both have the same size.  Only their first dims can be cut. */
+/* Extends a group of dims of x from i on and one of y from j on until both have the same size.  Only their first dims
+ * can be cut. */
 static void regroup(rsh_rule_tensor *x, rsh_rule_tensor *y, int *i, int *j) {
     int a = (*i)++, b = (*j)++;
     int64_t have = x->shape[a], want = y->shape[b];
@@ -71,7 +72,7 @@ static rsh_status reshape_rule(rsh_rule_dims *io) {
         else if (y->shape[j] == 1 && !pair)
             j++;
         else if (!count && !pair)
-            break; /* it is ambiguous which dims belong together */
+            break; /* without elements it is ambiguous which dims correspond */
         else
             regroup(x, y, &i, &j);
     }
@@ -179,7 +180,7 @@ rsh_status rsh_nn_unsqueeze(rsh_value *x, int dim, rsh_value **out) {
 
 /* ---- transpose, permute ---- */
 
-/* Creates a view whose dim d is dim dims[d] of t. */
+/* Creates a view of t whose dim d is dim dims[d] of t. */
 static rsh_status permuted(const rsh_tensor *t, const int *dims, rsh_tensor **out) {
     int64_t size[RSH_MAX_NDIM], stride[RSH_MAX_NDIM];
     for (int d = 0; d < rsh_tensor_ndim(t); d++) {
@@ -295,7 +296,7 @@ static rsh_status expand_backward(rsh_grad_call *c) {
     return rsh_call_set_input_grad(c, 0, gx);
 }
 
-/* A dim that is repeated cannot be cut. */
+/* The rule: a dim that is repeated cannot be cut. */
 static rsh_status expand_rule(rsh_rule_dims *io) {
     const viewing *v = io->attrs;
     rsh_rule_tensor *x = &io->in[0];
@@ -333,7 +334,7 @@ rsh_status rsh_nn_expand(rsh_value *x, int ndim, const int64_t *sizes, rsh_value
 
 /* ---- narrow ---- */
 
-/* Returns the part of the range that is in this rank's part of x. */
+/* Creates a view of the elements of the range that are in this rank's part of x. */
 static rsh_status narrow_forward(rsh_grad_call *c) {
     viewing *v = rsh_call_attrs(c);
     const rsh_tensor *x = rsh_call_input(c, 0);

@@ -1,4 +1,4 @@
-/* Optimizer: the parameters that it updates, their state, and the update step. */
+/* Optimizer: its parameters, their state, and the update step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

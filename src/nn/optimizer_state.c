@@ -56,14 +56,14 @@ rsh_status rsh_optimizer_state_dict(const rsh_optimizer *o, rsh_state_dict **out
 
 static double number(const rsh_value *v) { return *(const double *)rsh_tensor_data(rsh_value_tensor(v)); }
 
-/* Returns the number of a parameter with this name; NULL if there is none. */
+/* Returns the named number in a parameter's state; NULL if there is none. */
 static double *find_number(rshn_trained *t, const char *word) {
     if (!strcmp(word, "step")) return &t->step;
     if (!strcmp(word, "lr_scale")) return &t->lr_scale;
     return strcmp(word, "weight_decay") ? NULL : &t->weight_decay;
 }
 
-/* Finds the parameter that a name belongs to, and the word after its path; -1: none. */
+/* Finds the parameter to which a name belongs, and the word after its path; -1: none. */
 static int64_t find_parameter(const rsh_optimizer *o, const char *name, const char **word) {
     const char *dot = strrchr(name, '.');
     for (int64_t i = 0; dot && i < o->n; i++) {
@@ -123,7 +123,7 @@ rsh_status rshn_optimizer_each_needed(const rsh_optimizer *o, const rsh_state_di
     return RSH_OK;
 }
 
-/* Holds a value of the dict, or copies it to a value like the parameter. */
+/* Holds a value of the dict, or copies it to a new value like the parameter. */
 static rsh_status load_slot(const rshn_trained *t, rsh_value *v, bool copies, rsh_value **out) {
     if (!copies) return *out = rsh_value_hold(v), RSH_OK;
     NN_TRY(rshn_zeros_like(t->parameter, out));
@@ -133,7 +133,7 @@ static rsh_status load_slot(const rshn_trained *t, rsh_value *v, bool copies, rs
 static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value *v, bool copies, rshn_trained *fresh) {
     const char *word = NULL;
     int64_t i = find_parameter(o, name, &word);
-    if (i < 0) return RSH_OK; /* "lr" */
+    if (i < 0) return RSH_OK; /* a setting of the optimizer, such as "lr" */
     int slot = find_slot(o, word);
     if (slot >= 0) return load_slot(&o->trained[i], v, copies, &fresh[i].slot[slot]);
     *find_number(&fresh[i], word) = number(v);
@@ -141,7 +141,8 @@ static rsh_status load_entry(const rsh_optimizer *o, const char *name, rsh_value
     return RSH_OK;
 }
 
-/* Settings are kept unless the dict has them; other state is that of a new optimizer. */
+/* Creates the state after loading.  Settings that the dict lacks are kept; other missing state is that of a new
+ * optimizer. */
 static rsh_status new_state(const rsh_optimizer *o, const rsh_state_dict *d, bool copies, rshn_trained **fresh) {
     *fresh = rshn_calloc((size_t)o->n, sizeof **fresh);
     if (!*fresh) return rshn_fail(RSH_ENOMEM, "out of memory: cannot load the state of an optimizer");
@@ -159,7 +160,7 @@ rsh_status rshn_optimizer_prepare(const rsh_optimizer *o, const rsh_state_dict *
     return new_state(o, d, false, fresh);
 }
 
-/* Swaps old and new state; the old state is freed with `fresh`. */
+/* Swaps old and new state; the old state is then freed with `fresh`. */
 void rshn_optimizer_commit(rsh_optimizer *o, const rsh_state_dict *d, rshn_trained *fresh) {
     for (int64_t i = 0; i < o->n; i++) {
         rshn_trained *t = &o->trained[i], *f = &fresh[i];

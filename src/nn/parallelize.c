@@ -46,7 +46,7 @@ static rsh_status descend(descent *d, rsh_module *m, const char *steps) {
     return RSH_OK;
 }
 
-/* "" is the root; other paths have no empty components. */
+/* Checks that a path has no empty components; "" alone is the root. */
 static rsh_status check_path(const char *path) {
     if (!path) return rshn_fail(RSH_EVALUE, "rsh_parallelize_module: the path of an entry is NULL");
     for (const char *at = path; *path; at += strcspn(at, ".") + 1) {

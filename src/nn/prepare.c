@@ -15,8 +15,8 @@ static bool checks_replicas(void) {
     return text && !strcmp(text, "1");
 }
 
-/* Makes a DTensor from a plain value, which is this rank's part.  If the value is marked as a part of a DTensor, it
- * becomes that DTensor again; otherwise the ranks compare sizes. */
+/* Makes a DTensor from a plain value, which is this rank's part.  If the value is marked as a part of a DTensor, the
+ * result is that DTensor; otherwise the ranks compare sizes. */
 static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_value **out) {
     const rsh_layout *was = rsh_dtensor_part_layout(v);
     rsh_from_local_opts opts = RSH_FROM_LOCAL_OPTS_INIT;
@@ -29,7 +29,7 @@ static rsh_status from_plain(rsh_value *v, rsh_mesh *mesh, rsh_place is, rsh_val
     return rsh_dtensor_from_local(v, mesh, 1, &is, &opts, out);
 }
 
-/* The meaning of a plain value depends on how a module is distributed, so the message explains it. */
+/* Extends the message: the meaning of a plain value depends on how a module is distributed. */
 static rsh_status explain_replicated(const rsh_module *m, const char *what, int i, const rsh_value *v, rsh_place is,
                                      rsh_status st) {
     char why[600];
@@ -115,7 +115,8 @@ static void free_prepared(void *ctx) {
     rshn_free(p);
 }
 
-/* If ranks redistributed a value to different placements, they would deadlock in forward. */
+/* Adds the hook's settings to the hash that ranks compare: if they redistributed a value to different placements,
+ * forward would deadlock. */
 static void mix_prepared(rshn_tree_change *c, const rshn_prepared *p) {
     for (int i = 0; i < p->n; i++) {
         const rshn_bringing *b = &p->at[i];

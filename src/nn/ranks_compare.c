@@ -3,7 +3,7 @@
 
 #include "nn/impl.h"
 
-/* FNV-1a. */
+/* The hash is FNV-1a. */
 uint64_t rshn_hash(uint64_t h, const void *data, size_t bytes) {
     if (!h) h = UINT64_C(1469598103934665603);
     for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * UINT64_C(1099511628211);

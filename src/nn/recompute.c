@@ -12,21 +12,21 @@
 
 /* A tensor that an op inside the module has saved. */
 typedef struct inside {
-    uint64_t serial, version; /* of a parameter's storage in the first run */
+    uint64_t serial, version; /* serial number and version of a parameter's storage in the first run */
     rsh_value *value;         /* owned; from the second run; NULL: not run yet, or already read */
 } inside;
 
-/* One call.  It exists as long as a slot of its pair. */
+/* State of one call.  It exists as long as a slot of its pair of hooks. */
 typedef struct again {
     rsh_module *m; /* held */
-    rsh_saved *in[RSHN_MOST_VALUES];       /* owned; NULL: that input is missing */
+    rsh_saved *in[RSHN_MOST_VALUES];       /* owned: the saved inputs; NULL: the input is missing */
     bool requires_grad[RSHN_MOST_VALUES];
-    rsh_random_state random; /* before the first run */
+    rsh_random_state random; /* random state before the first run */
     bool *training;          /* owned; modes of the modules of the tree, in the order of a walk */
-    int64_t ntraining, training_room, at; /* at: position of the current walk */
+    int64_t ntraining, training_room, at; /* number and capacity of `training`; at: position of the current walk */
     inside *slot;            /* owned */
-    int64_t n, room, seen;   /* seen: number of tensors saved so far in the second run */
-    rsh_comm *comm;          /* borrowed; for collective calls of the second run; NULL: none */
+    int64_t n, room, seen;   /* number and capacity of `slot`; seen: tensors saved so far in the second run */
+    rsh_comm *comm;          /* borrowed: comm of the second run's collective calls; NULL: none */
 } again;
 
 static void drop_values(again *a) {
@@ -74,7 +74,8 @@ static rsh_status swap_training(again *a) {
 
 /* ---- the second run ---- */
 
-/* An optimizer step between the two runs would silently give wrong gradients. */
+/* Checks that a parameter has not changed.  An optimizer step between the two runs would silently give wrong gradients.
+ *  */
 static rsh_status check_unchanged(const again *a, const inside *s, const rsh_value *v) {
     const rsh_tensor *t = rsh_value_part(v, 0);
     if (!s->serial || s->serial != rsh_tensor_storage_serial(t) || s->version == rsh_tensor_version(t)) return RSH_OK;
@@ -87,7 +88,7 @@ static rsh_status keep_value(void *ctx, rsh_value *v, void **packed) {
     again *a = ctx;
     int64_t i = a->seen++;
     *packed = NULL;
-    if (i >= a->n) return RSH_OK; /* the first run saved fewer tensors, so nothing reads this one */
+    if (i >= a->n) return RSH_OK; /* the first run saved fewer tensors, so no slot reads this one */
     NN_TRY(check_unchanged(a, &a->slot[i], v));
     return rsh_value_detach(v, &a->slot[i].value);
 }
@@ -125,7 +126,7 @@ static rsh_status run_inside(again *a, rsh_value *const *in) {
     return st;
 }
 
-/* Restores the recording switch, random state and training modes of the first run. */
+/* Runs forward with the recording switch, random state and training modes of the first run. */
 static rsh_status run_as_before(again *a, rsh_value *const *in) {
     NN_TRY(swap_training(a));
     bool recording = rsh_grad_enable(true);
@@ -137,8 +138,8 @@ static rsh_status run_as_before(again *a, rsh_value *const *in) {
     return st ? st : back;
 }
 
-/* Ranks agree before the run, to learn of a rank that has failed earlier in backward, and after it, so that either all
- * ranks have the values or none has. */
+/* Runs forward again.  Ranks agree before the run, to learn of a rank that has failed earlier in backward, and after
+ * it, so that either all ranks have the values or none has. */
 static rsh_status run_again(again *a) {
     rsh_value *in[RSHN_MOST_VALUES] = {0};
     if (a->comm) NN_TRY(rsh_comm_agree(a->comm, RSH_OK));
@@ -167,7 +168,7 @@ static rsh_status keep_number(void *ctx, rsh_value *v, void **packed) {
     return RSH_OK;
 }
 
-/* Every value can be read once; a second backward runs forward again. */
+/* Returns a value of the second run.  Every value can be read once; a second backward runs forward again. */
 static rsh_status unpack_value(void *ctx, void *packed, rsh_value **out) {
     again *a = ctx;
     inside *s = &a->slot[(intptr_t)packed];
@@ -192,7 +193,7 @@ static void forget_inputs(void *ctx, void *packed) {
     for (int i = 0; i < a->m->kind->nin; i++) rsh_saved_forget(a->in[i]);
 }
 
-/* Frees a value of the second run that was not read when its slot is released. */
+/* Frees a value of the second run if its slot is released without having been read. */
 static void release_slot(void *ctx, void *packed) {
     inside *s = &((again *)ctx)->slot[(intptr_t)packed];
     rsh_value_free(s->value);
@@ -206,8 +207,8 @@ static rsh_status find_comm(void *ctx, const char *path, rsh_module *owner, cons
     return RSH_OK;
 }
 
-/* Finds the comm of the first collective call of the second run: that of packed inputs, else that of distributed inputs
- * or parameters.  Ranks that have failed in backward report it on this comm. */
+/* Finds the comm of the first collective call of the second run: that of packed inputs, otherwise that of distributed
+ * inputs or parameters.  Ranks that have failed in backward report their error on this comm. */
 static rsh_status note_comm(again *a, rsh_value *const *in) {
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = rsh_saved_comm(a->in[i]);
     for (int i = 0; !a->comm && i < a->m->kind->nin; i++) a->comm = in[i] ? rsh_value_comm(in[i]) : NULL;

@@ -4,7 +4,7 @@
 
 static bool sgd_needs_slot(const rsh_optimizer *o, int slot) { return slot == 0 && o->opts.sgd.momentum != 0; }
 
-/* The first step has no momentum yet and is not dampened. */
+/* In the first step the momentum is the gradient, without dampening. */
 #define SGD(real)                                                                                                      \
     static void sgd_##real(const rsh_optimizer *o, const rshn_trained *t, const rshn_run *r) {                         \
         const rsh_sgd_opts *s = &o->opts.sgd;                                                                          \

@@ -43,7 +43,7 @@ rsh_status rshn_empty_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tenso
     int64_t strides[RSH_MAX_NDIM], step = 1;
     const int64_t *old = rsh_tensor_strides(t);
     rsh_tensor *flat = NULL;
-    for (unsigned done = 0; done != (1u << sizes->n) - 1;) { /* from the innermost dim outwards */
+    for (unsigned done = 0; done != (1u << sizes->n) - 1;) { /* visit dims from the innermost to the outermost */
         int next = -1;
         for (int d = sizes->n - 1; d >= 0; d--)
             if (!(done >> d & 1) && (next < 0 || old[d] < old[next])) next = d;
@@ -59,7 +59,7 @@ rsh_status rshn_empty_as(const rsh_tensor *t, const rshn_sizes *sizes, rsh_tenso
 
 /* ---- broadcasting ---- */
 
-/* Returns the size of dim d of n dims, aligned at the last dim. */
+/* Returns the size of dim d of n dims, with the last dims aligned. */
 static int64_t aligned_size(const rshn_sizes *s, int d, int n) { return d < n - s->n ? 1 : s->at[d - (n - s->n)]; }
 
 rsh_status rshn_broadcast(const char *op, const rshn_sizes *a, const rshn_sizes *b, rshn_sizes *out) {
@@ -97,7 +97,8 @@ rsh_status rshn_alias(const rsh_tensor *t, rsh_tensor **out) {
     return rsh_tensor_view(t, 0, rsh_tensor_ndim(t), rsh_tensor_shape(t), rsh_tensor_strides(t), out);
 }
 
-/* The core library copies transposes in blocks; rows of elements are copied by this thread's pool. */
+/* Creates a dense copy.  The core library copies transposes in blocks; rows of elements are copied by this thread's
+ * pool. */
 static rsh_status dense_copy(const rsh_tensor *t, rsh_tensor **out) {
     int last = rsh_tensor_ndim(t) - 1;
     rsh_dtype dtype = rsh_tensor_dtype(t);

@@ -1,7 +1,7 @@
 /* Shard module: applies a plan to a tree, completely or not at all.
  *
  * First all new values are created outside of the tree: parameters are cut, and sharders create their modules.  When
- * all ranks have succeeded, they are installed.  That can only fail if there is no memory for hooks. */
+ * all ranks have succeeded, these are installed.  Installing can only fail if there is no memory for hooks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +13,10 @@
 /* The result of one entry of the plan. */
 typedef struct change {
     rsh_module *owner; /* borrowed */
-    const char *name;  /* points into the plan */
-    rsh_value *old;    /* borrowed; the whole parameter */
-    rsh_value *cut;    /* owned */
-    rsh_module *made;  /* owned */
+    const char *name;  /* borrowed from the plan */
+    rsh_value *old;    /* borrowed: the whole parameter */
+    rsh_value *cut;    /* owned: the new, cut parameter */
+    rsh_module *made;  /* owned: the new module */
 } change;
 
 typedef struct work {
@@ -24,8 +24,8 @@ typedef struct work {
     const rsh_sharding_plan *plan;
     int src_rank;
     rsh_group *group;
-    change *at;        /* one for each entry */
-    rshn_ranks *ranks; /* owned; ranks of the group */
+    change *at;        /* [entries of the plan] */
+    rshn_ranks *ranks; /* owned: ranks of the group */
 } work;
 
 /* ---- checking ---- */
@@ -120,7 +120,8 @@ static void remove_hooks(const work *w, int64_t added, const int64_t *ids) {
         if (w->plan->entry[i].what != RSHN_ENTRY_SHARD) rsh_module_remove_hook(w->at[i].owner, ids[i]);
 }
 
-/* All names and slots exist, so nothing here can fail.  Output hooks of a replaced module stay with the old one. */
+/* Installs everything.  All names and slots exist, so nothing here can fail.  Output hooks of a replaced module stay
+ * with the old module. */
 static void install_changes(const work *w) {
     for (int64_t i = 0; i < w->plan->n; i++) {
         change *c = &w->at[i];
@@ -131,7 +132,7 @@ static void install_changes(const work *w) {
             c->made = NULL;
         }
         if (!c->cut) continue;
-        rsh_value *old = rsh_value_hold(c->old); /* the tree's references are dropped one by one */
+        rsh_value *old = rsh_value_hold(c->old); /* the tree drops its references to the old value one by one */
         rshn_slots_exchange(w->root, old, c->cut, w->ranks);
         rsh_value_free(old);
     }

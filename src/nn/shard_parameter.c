@@ -28,13 +28,14 @@ rsh_status rshn_find_parameter(const rsh_module *m, const char *name, rsh_value 
     return RSH_OK;
 }
 
-/* A single chunk is the whole tensor, and its metadata do not tell the dim that is cut, which layers need to know. */
+/* Sets the cut dim in the layout of a single chunk: it is the whole tensor, so its metadata do not tell which dim is
+ * cut, but layers need to know. */
 static rsh_status set_cut_dim(const rsh_spec *spec, rsh_sharded **s) {
     rsh_layout_desc desc = *rsh_layout_describe(rsh_sharded_layout(*s));
     const rsh_tensor *part = rsh_sharded_part(*s, 0);
     int dim = 0;
     if (desc.naxes || desc.is_boxes || rsh_comm_size(rsh_sharded_comm(*s)) != 1) return RSH_OK;
-    if (rsh_spec_chunk_dim(spec, desc.ndim, &dim)) return RSH_OK; /* not chunks */
+    if (rsh_spec_chunk_dim(spec, desc.ndim, &dim)) return RSH_OK; /* the spec is not a chunk spec */
     desc.naxes = 1;
     desc.axis[0] = (rsh_axis){"x", 1};
     desc.dim[dim].cut = (rsh_cut){.naxes = 1, .rule = RSH_CUT_CHUNK};

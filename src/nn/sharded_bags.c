@@ -13,7 +13,7 @@
 
 /* ---- the indices of all ranks ---- */
 
-/* Gathers n[r] numbers of each rank r, of which this rank's are `mine`, in rank order. */
+/* Gathers lists of numbers in rank order: n[r] numbers of each rank r.  This rank's numbers are `mine`. */
 static rsh_status gather_list(const rshn_cut_weight *w, const int64_t *n, const int64_t *mine, int64_t total,
                               int64_t **out) {
     rsh_layout *from = NULL, *to = NULL;
@@ -39,7 +39,7 @@ static rsh_status gather_list(const rshn_cut_weight *w, const int64_t *n, const 
 /* The bags of all ranks, and the numbers of indices and of bags of each rank. */
 typedef struct crowd {
     rshn_bags bags;
-    int64_t *n, *nbags; /* [ranks], owned */
+    int64_t *n, *nbags; /* [ranks], owned: numbers of indices and of bags */
 } crowd;
 
 static void crowd_free(crowd *c) {
@@ -48,7 +48,7 @@ static void crowd_free(crowd *c) {
     rshn_free(c->nbags);
 }
 
-/* The gathered starts count each rank's own indices; converts them to positions in the joint list. */
+/* Converts gathered starts, which count each rank's own indices, to positions in the joint list. */
 static void shift_starts(const crowd *c, int ranks) {
     int64_t bag = 0, before = 0;
     for (int r = 0; r < ranks; r++) {
@@ -120,8 +120,8 @@ static rsh_status look_up(const rshn_cut_weight *w, const rshn_lookup *l, const 
     return st;
 }
 
-/* The maximum over rows of different ranks is computed where all rows of a bag are together, so that its gradient
- * reaches the right row. */
+/* Computes maxima.  They are computed on the rank that has all rows of a bag, so that the gradient reaches the right
+ * row. */
 static rsh_status look_up_max(const rshn_cut_weight *w, const rshn_lookup *l, rshn_bags *mine, rsh_value **out) {
     rshn_lookup rows = *l;
     rshn_bags single = {.n = mine->n, .nbags = mine->n, .index = mine->index};

@@ -2,11 +2,11 @@
  *
  * A plain input is this rank's own rows; other ranks have other rows.
  *
- * If W is cut along dim 0, each rank has the weights of some output columns: it gets the rows of all ranks and computes
- * its columns.  The result is cut along its last dim.  Each rank adds its chunk of the bias.
+ * If W is cut along dim 0, each rank has the weights of some output columns: it gets the rows of all ranks, computes
+ * its columns and adds its chunk of the bias.  The result is cut along its last dim.
  *
  * If W is cut along dim 1, each rank gets its columns of all ranks' rows and computes a contribution to the whole
- * result, which is partial with op sum.  An input that is already cut along its last dim is used as it is.  The bias is
+ * result, which is partial with op sum.  An input that is already cut along its last dim is not moved.  The bias is
  * added once, at the first position.
  *
  * Derivatives are adjoints, so if each rank computes a loss from its own rows, gradients are those of the sum of these
@@ -33,7 +33,8 @@ static rsh_status bias_once_forward(rsh_grad_call *c) {
     return rsh_call_set_output(c, 0, out);
 }
 
-/* Every rank has the gradient of the whole result, so every rank can compute the sum for the bias. */
+/* Computes the gradient of the bias.  Every rank has the gradient of the whole result, so every rank can compute the
+ * sum. */
 static rsh_status bias_once_backward(rsh_grad_call *c) {
     const rsh_tensor *g = rsh_call_output_grad(c, 0);
     if (!g) return RSH_OK;
@@ -76,7 +77,7 @@ static rsh_status check_operands(const rsh_value *x, const rsh_value *weight, co
 
 /* ---- the input ---- */
 
-/* The rows of all ranks: the sizes of the whole input, and the number of rows of each rank. */
+/* The rows of all ranks: the sizes of the whole input, and the number of rows on each rank. */
 typedef struct rows {
     int ndim;
     int64_t sizes[RSH_MAX_NDIM];
@@ -102,7 +103,7 @@ static rsh_status gather_rows(const rshn_cut_weight *w, rsh_value *x, rows *r, r
     return st;
 }
 
-/* Moves a distributed input to the columns of the weight, unless it is there already. */
+/* Moves a distributed input to the columns of the weight, unless it is already cut like that. */
 static rsh_status move_sharded_input(const rshn_cut_weight *w, rsh_value *x, rows *r, rsh_value **out) {
     rsh_layout *to = NULL;
     rsh_value *moved = NULL;

@@ -73,7 +73,7 @@ static rsh_status check_shard(const rsh_sharding_plan *p, int64_t at) {
 }
 
 rsh_status rshn_plan_check(const rsh_sharding_plan *p) {
-    for (int64_t i = 0; i < p->n; i++) /* checked first, because a sharder at the root would contain everything */
+    for (int64_t i = 0; i < p->n; i++) /* checked first, because the root contains all other entries */
         if (p->entry[i].has_sharder && !*p->entry[i].path)
             return rshn_fail(RSH_EKEY, "sharding plan: the root module \"\" cannot have a sharder, because it cannot "
                                        "be replaced");

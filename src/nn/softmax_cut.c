@@ -75,11 +75,11 @@ rsh_status rshn_softmax_cut_back(const rshn_line *l, const rsh_tensor *y, const 
     rsh_status st = log ? RSH_OK : map_pair(RSHN_MUL, g, y, &product);
     if (!st) st = rshn_sum(log ? g : product, l->dims, true, 1, &own);
     NN_GOTO(rshn_line_combine(l, st, RSH_OP_SUM, own, &sum));
-    if (log) { /* g - e^y * sum */
+    if (log) { /* log-softmax: g - e^y * sum */
         NN_GOTO(rshn_map1_new(RSHN_EXP, NULL, y, &powers));
         NN_GOTO(map_pair(RSHN_MUL, powers, sum, &middle));
         NN_GOTO(map_pair(RSHN_SUB, g, middle, gx));
-    } else { /* y * (g - sum) */
+    } else { /* softmax: y * (g - sum) */
         NN_GOTO(map_pair(RSHN_SUB, g, sum, &middle));
         NN_GOTO(map_pair(RSHN_MUL, middle, y, gx));
     }

@@ -1,4 +1,4 @@
-/* Spread: a weight that is cut over ranks, and the rows that each rank passes to it. */
+/* Spread: describes a weight that is cut over ranks, and the rows that each rank passes to it. */
 #include "nn/spread.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 /* ---- the weight ---- */
 
-/* Returns the dim that the only axis cuts into chunks; -1 if the layout is not of this form. */
+/* Returns the dim that the only axis cuts into chunks; -1: the layout is not of this form. */
 static int cut_dim(const rsh_layout_desc *d) {
     if (d->is_boxes || d->naxes != 1 || d->ndim != 2 || d->op || d->flat.naxes || d->has_order) return -1;
     int dim = d->dim[0].cut.naxes ? 0 : 1;

@@ -15,7 +15,8 @@ typedef struct entry {
 struct rsh_state_dict {
     entry *at;
     int64_t n, room;
-    int64_t *slots; /* hash table of the names: index + 1 of an entry, 0: unused; rebuilt when entries are removed */
+    /* hash table of the names: index + 1 of an entry; 0: unused slot. It is rebuilt when entries are removed */
+    int64_t *slots;
     int64_t nslots; /* 0 or a power of two, at least 2 * n */
 };
 
@@ -24,7 +25,7 @@ static uint64_t hash_name(const char *name) {
     return h ^ h >> 29;
 }
 
-/* Returns the slot of a name, or the unused slot where it would be. */
+/* Returns the slot of a name, or the unused slot for this name. */
 static int64_t *slot_of(const rsh_state_dict *d, const char *name) {
     int64_t i = (int64_t)(hash_name(name) & (uint64_t)(d->nslots - 1));
     while (d->slots[i] && strcmp(d->at[d->slots[i] - 1].name, name)) i = (i + 1) & (d->nslots - 1);

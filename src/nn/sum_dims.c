@@ -5,17 +5,17 @@
 
 enum { GRAIN = 16384, LEAST_COLUMNS = 64, CHUNK = 65536 };
 
-/* One run of dims that is summed, and the dims that remain, merged if their strides allow it. */
+/* One run of dims that is summed, and the remaining dims, which are merged if their strides allow it. */
 typedef struct summing {
     const rshn_kernels *k;
     rsh_dtype dtype;
     size_t item;
     const char *x;
     char *y;
-    int64_t n, stride; /* of the run */
+    int64_t n, stride; /* number of elements and stride of the run */
     int nk;
-    int64_t size[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* of the remaining dims */
-    int64_t block, blocks;                             /* columns per task, tasks per row of columns */
+    int64_t size[RSH_MAX_NDIM], strides[RSH_MAX_NDIM]; /* sizes and strides of the remaining dims */
+    int64_t block, blocks;                             /* block: columns per task; blocks: tasks per row of columns */
     double *parts;                                     /* partial sums, if the result is one number */
 } summing;
 

@@ -1,8 +1,9 @@
 /* Sync grads: turns the gradients of a tree into those of all ranks of a group.
  *
- * What is done with a parameter depends on the kind of its gradient and on how the group relates to the ranks that
- * share the parameter (grad_kind.c): a sum over the group, a sum over a line, or nothing.  A line consists of the ranks
- * of the group that have the same position in their meshes.  If the group has whole meshes, a split creates it. */
+ * How the gradient of a parameter is treated depends on its kind and on how the group relates to the ranks that share
+ * the parameter (grad_kind.c): it is summed over the group, summed over a line, or left unchanged.  A line consists
+ * of the ranks of the group that have the same position in their meshes.  If the group has whole meshes, a split
+ * creates it. */
 #include <reshard/shard.h>
 
 #include <stdlib.h>
@@ -22,14 +23,14 @@ typedef enum way { SUM_OVER_GROUP, SUM_OVER_LINE, ONLY_SCALE, LEAVE } way;
 typedef struct entry {
     rsh_value *parameter; /* borrowed */
     way way;
-    int64_t line;  /* for SUM_OVER_LINE */
-    double factor; /* applied afterwards, unless the sum is over the group, which applies the op */
+    int64_t line;  /* index of the line, for SUM_OVER_LINE */
+    double factor; /* factor applied afterwards; a sum over the group applies the op itself instead */
 } entry;
 
 typedef struct line {
     int n;
-    const int64_t *ranks; /* borrowed; ranks that share the parameters of the line */
-    rsh_comm *comm;       /* owned; NULL until it is created */
+    const int64_t *ranks; /* borrowed: the ranks that share the parameters of the line */
+    rsh_comm *comm;       /* owned: comm of the line; NULL until it is created */
 } line;
 
 /* The parameters of a tree that require gradients; all ranks have the same ones. */
@@ -42,7 +43,7 @@ typedef struct listing {
     rshn_seen seen; /* parameters */
     line *line;
     int64_t nlines, line_room;
-    uint64_t shapes; /* hash of their paths, dtypes, sizes and ways */
+    uint64_t shapes; /* hash of the paths, dtypes, sizes and treatments of the parameters */
 } listing;
 
 /* ---- planning ---- */
@@ -57,7 +58,7 @@ static rsh_status find_line(listing *l, const rshn_gradient *g, int64_t *out) {
     return RSH_OK;
 }
 
-/* Returns the factor of a mean over the group: there is one loss for each rank, or one for each mesh. */
+/* Returns the factor of a mean over the group: there is either one loss for each rank or one for each mesh. */
 static double mean_factor(const rshn_gradient *g, int ranks) {
     if (g->kind != RSH_GRAD_REPLICATED) return 1 / (double)ranks;
     return g->relation == RSHN_AROUND ? g->n / (double)ranks : 1;

@@ -18,7 +18,7 @@ static rsh_status check_places(const rshn_tree_change *c, const char *path, int 
     return rshn_fail(RSH_EVALUE, "\"%s\" %s with different placements; all uses must agree", path, why);
 }
 
-/* A value that is already distributed must be distributed in the same way. */
+/* Checks a value that is already distributed: it must be distributed in the same way. */
 static rsh_status check_distributed(const rshn_tree_change *c, const char *path, const rsh_value *v,
                                     const rsh_place *places) {
     rsh_mesh *mesh = rsh_dtensor_mesh(v);
@@ -77,7 +77,7 @@ static rsh_status compare_plans(const rshn_tree_change *c, rsh_comm *comm, rsh_s
                      other);
 }
 
-/* Collective, except for a deferred value. */
+/* Creates a DTensor; collective, except for a deferred value. */
 static rsh_status create_dtensor(const rshn_tree_change *c, rshn_new_place *p) {
     int n = rsh_mesh_ndim(c->mesh);
     bool requires_grad = rsh_value_requires_grad(p->old);
@@ -96,7 +96,7 @@ static rsh_status add_hooks(rshn_tree_change *c) {
     return RSH_OK;
 }
 
-/* Removing a hook frees its ctx. */
+/* Removes the hooks, which frees their contexts. */
 static void remove_hooks(const rshn_tree_change *c) {
     for (int64_t i = 0; i < c->nhooks; i++)
         if (c->hook[i].added) rsh_module_remove_hook(c->hook[i].m, c->hook[i].id);

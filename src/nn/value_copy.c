@@ -28,7 +28,7 @@ rsh_status rshn_check_copy(const char *name, const rsh_value *from, const rsh_va
     return rsh_dtype_check_convert(rsh_value_dtype(from), rsh_value_dtype(to));
 }
 
-/* Returns whether the cuts are the same, in any dtype, so that parts correspond. */
+/* Returns whether both values have the same cuts, in any dtype, so that their parts correspond. */
 static bool same_parts(const rsh_value *a, const rsh_value *b) {
     const rsh_layout *x = rsh_value_layout(a), *y = rsh_value_layout(b);
     return x && y && rsh_layout_op(x) == rsh_layout_op(y) && rsh_layout_same_parts(x, y);
@@ -48,7 +48,8 @@ static rsh_status replicate(const rsh_value *v, rsh_comm *comm, rsh_sharded **ou
     return st;
 }
 
-/* rsh_reshard_into needs a destination that is not const; the sharded tensor of a value is const for readers only. */
+/* Returns the sharded tensor for writing: rsh_reshard_into needs a destination that is not const, and the value's
+ * getter returns const only for readers. */
 static rsh_sharded *writable(const rsh_value *v) { return (rsh_sharded *)(uintptr_t)rsh_value_sharded(v); }
 
 rsh_status rshn_copy_value(const rsh_value *from, const rsh_value *to) {

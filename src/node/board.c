@@ -1,4 +1,4 @@
-/* Board: shared memory through which the ranks of a node synchronise.
+/* Board: shared memory through which the ranks of a node synchronize.
  *
  * Every collective operation consists of rounds: each rank writes to its slot, announces that it has arrived, and
  * continues when all have arrived.  The last rank to arrive completes the round for the others, so a round costs one
@@ -19,7 +19,8 @@ static bool is_gone(const rshi_node *n, int rank) {
     return atomic_load_explicit(&n->board->slots[rank].gone, memory_order_acquire);
 }
 
-/* Asks the kernel only after a sleep, because a rank that leaves regularly wakes its peers. */
+/* Decides whether to ask the kernel if a rank is alive: only after a sleep, because a rank that leaves normally wakes
+ * its peers. */
 static bool asks_kernel(const rshi_node *n, double waited) {
     return n->world->map->has_ended && waited >= patience_of(n)->nap / 2;
 }
@@ -29,7 +30,8 @@ static bool is_lost(const rshi_node *n, int rank, double waited) {
     return is_gone(n, rank) || (asks_kernel(n, waited) && n->world->map->has_ended(n->world, n->member[rank]));
 }
 
-/* If a rank left with RSH_EPEER because of another one, its error message already names that one. */
+/* Returns the error for a lost rank.  If that rank left with RSH_EPEER, its error message already names the rank that
+ * failed first. */
 static rsh_status report_lost(const rshi_node *n, int rank) {
     const rshi_board_slot *slot = &n->board->slots[rank];
     int name = reported_rank(n, rank);
@@ -53,7 +55,7 @@ static rsh_status report_elsewhere(const rshi_node *n, int peer) {
                      reported_rank(n, peer));
 }
 
-/* The lowest rank that is lost, or -1.  Returns early in the usual case. */
+/* Returns the lowest rank that is lost, or -1.  Returns early in the usual case. */
 static int find_lost(const rshi_node *n, double waited) {
     if (!asks_kernel(n, waited) && !atomic_load_explicit(&n->board->departures, memory_order_acquire)) return -1;
     for (int r = 0; r < n->size; r++)
@@ -61,14 +63,14 @@ static int find_lost(const rshi_node *n, double waited) {
     return -1;
 }
 
-/* The lowest rank that has not arrived at the round, or -1. */
+/* Returns the lowest rank that has not arrived at the round, or -1. */
 static int find_missing(const rshi_node *n) {
     for (int r = 0; r < n->size; r++)
         if (atomic_load_explicit(&n->board->slots[r].arrived, memory_order_acquire) < n->rounds) return r;
     return -1;
 }
 
-/* An incomplete round cannot complete once a rank is lost, even if that rank had arrived and then gave up. */
+/* Fails if a rank is lost: the round cannot complete then, even if that rank had arrived before it gave up. */
 static rsh_status check_round(void *ctx, double waited) {
     const rshi_node *n = ctx;
     int lost = find_lost(n, waited);
@@ -82,11 +84,11 @@ static rsh_status check_round(void *ctx, double waited) {
 typedef struct waiting {
     const rshi_node *node;
     int peer;
-    bool idle; /* this rank does nothing else until the peer's flag is raised */
+    bool idle; /* true: this rank does nothing else until the peer's flag is raised */
 } waiting;
 
-/* Has the peer arrived at a round that this rank has not reached?  Then it waits there for this rank, which waits for
- * it here.  Everything that it posted before is visible after this check. */
+/* Has the peer arrived at a round that this rank has not reached?  Then each waits for the other.  Everything that the
+ * peer posted before is visible after this check. */
 static bool is_elsewhere(const waiting *w) {
     return atomic_load_explicit(&w->node->board->slots[w->peer].arrived, memory_order_acquire) > w->node->rounds;
 }

@@ -1,10 +1,11 @@
 /* Exchange of a node: receivers copy from the senders' memory.
  *
  * Each rank writes its lists to memory that its peers can reach.  Messages in such memory (for threads, all messages)
- * are read in place, which takes one round and a final one.  The others form one stream in the order of the lists,
- * which passes through a staging buffer of two halves: while receivers read one half, the sender fills the other, and
- * one round per half keeps them in step.  Every rank compares its sends and receives with the other side's lists, so at
- * least one rank finds each mismatch.  It still takes part in all rounds, and the final one tells everybody. */
+ * are read in place, which takes one round and a final one.  All other messages of a rank form one stream in the order
+ * of its list.  The stream passes through a staging buffer of two halves: while receivers read one half, the sender
+ * fills the other, and one round per half keeps them in step.  Every rank compares its sends and receives with the
+ * other side's lists, so at least one rank finds each mismatch.  That rank still takes part in all rounds, and the
+ * final round tells all ranks. */
 #include "node/impl.h"
 
 #include <string.h>
@@ -15,8 +16,8 @@ typedef struct entry {
     uint64_t bytes;
     uint64_t order;     /* index in the caller's list */
     bool direct;        /* read in place */
-    rshi_handle handle; /* if direct: of the data */
-    uint64_t at;        /* otherwise: offset in the stream */
+    rshi_handle handle; /* if direct: handle of the data */
+    uint64_t at;        /* if not direct: offset in the stream */
 } entry;
 
 /* Lists sorted by peer, in one block: entries for p are list[start[p]] .. list[start[p + 1] - 1]. */
@@ -27,10 +28,10 @@ typedef struct sorted {
 
 /* The record that a rank writes to the board for an exchange. */
 typedef struct card {
-    rsh_status status; /* not RSH_OK: the rank is out of memory, and nothing is exchanged */
+    rsh_status status; /* if not RSH_OK: the rank is out of memory, and nothing is exchanged */
     rshi_handle lists;
-    rshi_handle staging; /* if there is a stream: of its staging buffer */
-    uint64_t staged;     /* bytes of its stream */
+    rshi_handle staging; /* handle of the staging buffer, if the rank has a stream */
+    uint64_t staged;     /* bytes of the rank's stream */
     int64_t nsend, nrecv;
 } card;
 
@@ -53,7 +54,7 @@ static size_t side_bytes(int size, int64_t n) {
     return ((size_t)size + 2) * sizeof(int64_t) + (size_t)n * sizeof(entry);
 }
 
-/* The sends or the receives in a block that a rank wrote. */
+/* Returns the sends or the receives in a block that a rank wrote. */
 static sorted side_of(const exchange *x, const char *block, const card *k, bool recv) {
     int size = x->n->size;
     if (recv) block += side_bytes(size, k->nsend);
@@ -74,7 +75,7 @@ static sorted peer_side(const exchange *x, int r, bool recv) {
     return side_of(x, rshi_node_reach(x->n, r, k.lists), &k, recv);
 }
 
-/* Counting sort: stable, and a peer's messages are found without a search. */
+/* Sorts messages by peer with a counting sort.  It is stable, and a peer's messages are then found without a search. */
 static void sort_by_peer(int size, int64_t n, const rsh_message *list, char *block) {
     int64_t *start = (int64_t *)block;
     entry *sorted = (entry *)(block + ((size_t)size + 2) * sizeof(int64_t));
@@ -85,7 +86,8 @@ static void sort_by_peer(int size, int64_t n, const rsh_message *list, char *blo
         sorted[start[list[i].peer + 1]++] = (entry){.bytes = list[i].bytes, .order = (uint64_t)i};
 }
 
-/* Can receivers read the message for rank p in place?  Messages to this rank itself always are. */
+/* Returns whether receivers can read the message for rank p in place.  Messages to this rank itself are always read in
+ * place. */
 static bool is_direct(const exchange *x, int p, const void *data) {
     const rshi_mapping *map = x->n->world->map;
     return p == x->n->rank || !map->is_shared || map->is_shared(x->n->world, data);
@@ -157,7 +159,7 @@ static rshi_mismatch compare_with_peers(const exchange *x) {
 
 /* ---- moving ---- */
 
-/* The part of a message that is in this round's half of the stream: bytes [from, from + n) of it. */
+/* Computes the part of a message that is in this round's half of the stream: its bytes [from, from + n). */
 static uint64_t part_in_round(const entry *e, uint64_t round, uint64_t *from) {
     uint64_t lo = round * HALF, hi = lo + HALF, end = e->at + e->bytes;
     uint64_t first = e->at > lo ? e->at : lo, last = end < hi ? end : hi;
@@ -193,7 +195,8 @@ static void receive_from(const exchange *x, int p, uint64_t round) {
     }
 }
 
-/* Ranks start with different peers, so that they do not all read the same memory at once. */
+/* Receives what is staged in this round.  Ranks start with different peers, so that they do not all read the same
+ * memory at once. */
 static void receive_round(const exchange *x, uint64_t round) {
     int size = x->n->size;
     for (int k = 0; k < size; k++) receive_from(x, (x->n->rank + k) % size, round);
@@ -211,7 +214,7 @@ static rsh_status check_cards(const exchange *x, uint64_t *rounds) {
     return RSH_OK;
 }
 
-/* Every round overwrites the records on the board, so they are written again each time. */
+/* Runs the rounds.  Every round overwrites the records on the board, so they are written again each time. */
 static rsh_status exchange_rounds(exchange *x, rshi_mismatch *found) {
     uint64_t rounds;
     if (!x->mine.status) fill_half(x, 0);

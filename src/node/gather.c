@@ -1,4 +1,4 @@
-/* Gather: allgather and bcast, in several rounds if a block is larger than a slot. */
+/* Gather: allgather and bcast.  If a block is larger than a slot, they take several rounds. */
 #include "node/impl.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ static size_t piece_at(size_t at, size_t bytes) {
     return bytes - at < RSHI_BLOCK_BYTES ? bytes - at : RSHI_BLOCK_BYTES;
 }
 
-/* One round of an allgather: `bytes` of each rank's block; blocks are `step` bytes apart in `all`. */
+/* One round of an allgather: gathers `bytes` of each rank's block; blocks are `step` bytes apart in `all`. */
 static rsh_status gather_piece(rshi_node *n, const void *mine, char *all, size_t bytes, size_t step) {
     RSH_TRY(rshi_node_round(n, mine, bytes));
     size_t first = rshi_node_block(n, 0)->bytes;
@@ -20,7 +20,7 @@ static rsh_status gather_piece(rshi_node *n, const void *mine, char *all, size_t
     return RSH_OK;
 }
 
-/* `mine` may be in `all`: a piece is on the board before its place is overwritten. */
+/* `mine` may be inside `all`: each piece is copied to the board before its place in `all` is overwritten. */
 rsh_status rshi_node_allgather(rshi_node *n, const void *mine, void *all, size_t bytes) {
     size_t at = 0;
     do {

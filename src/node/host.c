@@ -1,5 +1,5 @@
-/* Host: rank 0 during the rendezvous: accepts the other ranks, sends each the others' descriptors, and reports the
- * result. */
+/* Host: rank 0 during the rendezvous.  It accepts the other ranks, sends the others' descriptors to each, and reports
+ * the result. */
 #include "node/rendezvous.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 
 /* ---- the job's name ---- */
 
-/* The name is taken.  Finds out by whom: a process of the same user ignores a short connection. */
+/* Reports that the job's name is taken, and by which process.  If that process belongs to the same user, it ignores
+ * this short connection. */
 static rsh_status report_taken(const rshi_rendezvous *m) {
     struct sockaddr_un address;
     socklen_t bytes = rshi_socket_address(m->job, &address);
@@ -61,13 +62,13 @@ rsh_status rshi_rendezvous_admit(rshi_process_world *w, const rshi_word *who, in
 typedef struct host {
     rshi_rendezvous *m;
     int listener;
-    rshi_word *hello;      /* [size], owned */
+    rshi_word *hello;      /* [size], owned: the first message of each rank */
     int (*fds)[2];         /* [size], owned: arena and pidfd */
     struct pollfd *polled; /* [size + SILENT], owned: the listener, then the connections by time of arrival */
     int *rank_of;          /* [size + SILENT], owned: rank of polled[i], or UNKNOWN */
     int connected;
-    int come;      /* ranks that have identified themselves, except rank 0 */
-    long stranger; /* the last process that sent invalid data, or 0 */
+    int come;      /* number of ranks that have identified themselves, except rank 0 */
+    long stranger; /* id of the last process that sent invalid data, or 0 */
 } host;
 
 static rsh_status check_hello(const host *h, const rshi_word *w, const int fds[2]) {
@@ -101,7 +102,8 @@ static void make_room_for_caller(host *h) {
 
 static bool is_passing(int error) { return error == EINTR || error == EAGAIN || error == ECONNABORTED; }
 
-/* Rejects processes of other users; any other process may be a rank of this job, and is read when it sends. */
+/* Accepts a connection.  Processes of other users are rejected.  Any other process may be a rank of this job, so the
+ * connection is kept until it sends something. */
 static rsh_status accept_one(host *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0 && is_passing(errno)) return RSH_OK;
@@ -119,12 +121,13 @@ static void register_rank(host *h, int i, const rshi_word *w, const int fds[2]) 
     h->hello[w->rank] = *w;
     memcpy(h->fds[w->rank], fds, 2 * sizeof *fds);
     h->rank_of[i] = w->rank;
-    h->polled[i].events = 0; /* only its end is reported */
+    h->polled[i].events = 0; /* from now on only the end of the connection is reported */
     h->come++;
 }
 
-/* A rank of this job with wrong data ends the rendezvous.  A process that closes its socket without sending, or that
- * sends invalid data, is dropped; if it was a rank after all, it will be reported as missing. */
+/* Reads a message of a connection.  A rank of this job with wrong data ends the rendezvous.  A process that closes its
+ * socket without sending, or that sends invalid data, is dropped; if it was a rank after all, it will be reported as
+ * missing. */
 static rsh_status hear_caller(host *h, int i) {
     int fds[2];
     rshi_word w;
@@ -139,7 +142,7 @@ static rsh_status hear_caller(host *h, int i) {
     return st;
 }
 
-/* From the last to the first, because dropping a connection moves those after it. */
+/* Handles events from the last connection to the first, because dropping a connection moves those after it. */
 static rsh_status handle_events(host *h) {
     for (int i = h->connected; i > 0; i--) {
         if (!h->polled[i].revents) continue;
@@ -149,8 +152,8 @@ static rsh_status handle_events(host *h) {
     return h->polled[0].revents ? accept_one(h) : RSH_OK;
 }
 
-/* Lists the first few connections that sent nothing, and the last one that sent invalid data: one of them may be the
- * missing rank. */
+/* Lists the first few connections that sent nothing, and the last one that sent invalid data: the missing rank may be
+ * among them. */
 static void list_others(const host *h, char *text, size_t bytes) {
     size_t at = 0;
     int n = 0;
@@ -194,7 +197,7 @@ static rsh_status send_introductions(host *h) {
     rsh_status st = RSH_OK;
     for (int r = 1; r < m->w->base.size; r++) {
         rsh_status admitted = rshi_rendezvous_admit(m->w, &h->hello[r], h->fds[r]);
-        h->fds[r][0] = h->fds[r][1] = -1; /* taken */
+        h->fds[r][0] = h->fds[r][1] = -1; /* the new owner closes them */
         if (!st) st = admitted;
     }
     return st;
@@ -213,7 +216,7 @@ static rsh_status await_results(host *h) {
     return RSH_OK;
 }
 
-/* Also tells connections that have not identified themselves, because they may be about to.  They are of the same
+/* Sends the result to all ranks, and to connections that have not identified themselves yet.  Those belong to the same
  * user. */
 static void send_verdict(const host *h, const rshi_word *verdict) {
     for (int i = 1; i <= h->connected; i++) rshi_word_send(h->m, h->rank_of[i], h->polled[i].fd, verdict, NULL);
@@ -279,7 +282,7 @@ rsh_status rshi_rendezvous_host(rshi_rendezvous *m) {
     send_verdict(&h, &verdict);
     drop_silent(&h);
     if (came) {
-        close(m->life); /* frees a descriptor, which accept needs and which may be the last */
+        close(m->life); /* frees a descriptor, which accept needs and which may be the last one */
         m->life = -1;
         rshi_rendezvous_turn_away(m, h.listener, m->w->base.size - 1 - h.come, &verdict);
         close(h.listener);

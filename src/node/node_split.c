@@ -1,4 +1,4 @@
-/* Split of a node: the lowest rank of a colour makes the new board and sends its handle over the old one. */
+/* Split of a node: the lowest rank of a colour makes the new board and sends its handle over the old board. */
 #include "node/impl.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 typedef struct offer {
     rsh_status status;
-    rshi_handle board; /* of the rank's colour, if this rank made it */
+    rshi_handle board; /* handle of the new board of the rank's colour, if this rank made it */
 } offer;
 
 /* The ranks of one colour in the order of the new node. */
@@ -73,7 +73,7 @@ static rsh_status agree_on_split(rshi_node *n, rsh_status prepared, const rshi_n
     return RSH_OK;
 }
 
-/* No other rank reads the board of a failed split. */
+/* Frees the node of a failed split.  No other rank reads its board. */
 static void discard_split(rshi_node *made) {
     if (made && made->board) atomic_store(&made->board->open, 1);
     rshi_node_free(made);

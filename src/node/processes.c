@@ -12,10 +12,10 @@ static rshi_arena *arena_of(const rshi_world *w) { return world_of(w)->arena; }
 static void *alloc(rshi_world *w, size_t bytes, bool zero) { return rshi_arena_alloc(arena_of(w), bytes, zero); }
 static void free_block(rshi_world *w, void *p, size_t bytes) { rshi_arena_free(arena_of(w), p, bytes); }
 
-/* The arena's memory stays valid as long as any process maps it. */
+/* Allocates memory in the arena, which stays valid as long as any process maps it. */
 static void *alloc_lasting(rshi_world *w, size_t bytes) { return rshi_arena_alloc(arena_of(w), bytes, true); }
 
-/* A block of data holds its arena, which may outlive the node. */
+/* A block of data.  It holds a reference to its arena, which may outlive the node. */
 typedef struct held_block {
     rshi_arena *arena;
     void *data;
@@ -48,7 +48,7 @@ static bool is_shared(const rshi_world *w, const void *p) { return rshi_arena_ha
 
 /* ---- addresses ---- */
 
-/* In a handle, `a` is an offset into the rank's arena or an address of its process; `b` says which. */
+/* In a handle, `b` says what `a` is: an offset into the rank's arena, or an address in its process. */
 enum { IN_ARENA = 1, PRIVATE = 2 };
 
 static rshi_handle publish(const rshi_world *w, const void *p) {
@@ -76,7 +76,7 @@ static void forget_peers(rshi_process_world *w) {
     }
 }
 
-/* The arena stays as long as tensors are in it. */
+/* Closes the world.  The arena stays while tensors are in it. */
 static void close_world(rshi_world *base) {
     rshi_process_world *w = world_of(base);
     forget_peers(w);
@@ -103,8 +103,9 @@ static const rshi_mapping mapping = {
 
 /* ---- construction ---- */
 
-/* Checked before tables of this size are allocated.  Every rank has a descriptor and a mapping for each of the others,
- * and rank 0 sends each to each: more than this would take over an hour to connect. */
+/* Rejects too many ranks before tables of this size are allocated.  Every rank has a descriptor and a mapping for each
+ * of the others, and rank 0 sends every descriptor to every rank: with more ranks, connecting would take over an hour.
+ *  */
 rsh_status rshi_processes_check(int size) {
     RSH_REQUIRE(size <= RSHI_PROCESSES, RSH_EVALUE, "%d ranks are too many: engine shm supports at most %d processes",
                 size, RSHI_PROCESSES);
@@ -134,7 +135,7 @@ rsh_status rshi_processes_prepare(int rank, int size, rshi_node **out) {
     rshi_world_init(&w->base, &mapping, rank, size, rshi_patience_for(size, false, timeout));
     rsh_status st = alloc_world(w);
     if (!st && !(*out = rshi_node_first(&w->base))) st = rshi_nomem();
-    rshi_world_drop(&w->base); /* the node holds it */
+    rshi_world_drop(&w->base); /* the node holds its own reference */
     return st;
 }
 

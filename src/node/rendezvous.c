@@ -9,9 +9,9 @@
  * all connections, and names the silent ones if a rank is missing at the timeout.  A process that sends invalid data is
  * disconnected, and named in the same message.
  *
- * Before they connect, the processes of a job only share its name.  So two jobs of one user that use the same name at
- * the same time can exchange ranks, and no message could reveal that.  rsh_comm_join and rsh_run_shm make unique names,
- * and the documentation of rsh_comm_shm asks callers to do so. */
+ * Before they connect, the processes of a job have only its name in common.  So two jobs of one user that use the same
+ * name at the same time can exchange ranks, and nothing would reveal it. rsh_comm_join and rsh_run_shm make unique
+ * names, and the documentation of rsh_comm_shm asks callers to do so. */
 #include "node/rendezvous.h"
 
 #include <errno.h>
@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 #define LEAST_PAUSE 1000000L /* nanoseconds between attempts to connect */
-#define GRACE 1.0 /* seconds, at most, that the others wait longer than rank 0, which knows the missing rank */
+#define GRACE 1.0 /* seconds that the others wait longer than rank 0, which knows the missing rank */
 
 static void pause_for(long nanoseconds) {
     const struct timespec t = {0, nanoseconds};
     nanosleep(&t, NULL);
 }
 
-/* Rank 0 may start later than this rank; its timeout begins then. */
+/* Connects to rank 0, which may start later than this rank; its timeout begins when it starts. */
 static rsh_status connect_to(rshi_rendezvous *m, int fd) {
     struct sockaddr_un address;
     socklen_t bytes = rshi_socket_address(m->job, &address);
@@ -61,7 +61,7 @@ static rsh_status hear_verdict(rshi_rendezvous *m) {
     return w.status ? fail_as_host_says(&w) : RSH_OK;
 }
 
-/* Rank 0 has closed the connection; it may have sent the reason before. */
+/* Reads the reason that rank 0 may have sent before it closed the connection. */
 static rsh_status hear_last_words(rshi_rendezvous *m) {
     rshi_word w;
     int fds[2];
@@ -91,8 +91,8 @@ static rsh_status admit_introduced(rshi_rendezvous *m, const rshi_word *w, int f
     return rshi_rendezvous_admit(m->w, w, fds);
 }
 
-/* Reads one introduction, or rank 0's error.  A rank that has failed still reads them all, because its own message
- * comes after the last. */
+/* Reads one introduction, or rank 0's error.  A rank that has failed still reads all introductions, because rank 0
+ * reads its message only afterwards. */
 static rsh_status read_introduction(rshi_rendezvous *m, rsh_status *trouble) {
     rshi_word w;
     int fds[2];
@@ -135,7 +135,7 @@ void rshi_processes_excuse(const char *job, int rank, int size, rsh_status statu
     rshi_word no = rshi_word_make(&m, rank, status), from_host = no;
     if (rank) {
         if (!call_host(&m) && !rshi_word_send(&m, 0, socket, &no, NULL))
-            hear_verdict(&m); /* do not close before rank 0 has read it */
+            hear_verdict(&m); /* keep the connection open until rank 0 has read it */
     } else if (!rshi_rendezvous_listen(&m, &listener)) {
         snprintf(from_host.text, sizeof from_host.text, "rank 0: %.900s", no.text);
         rshi_rendezvous_turn_away(&m, listener, size - 1, &from_host);
@@ -151,7 +151,7 @@ static rsh_status open_pidfd(int *fd) {
     return RSH_OK;
 }
 
-/* Rank 0 makes the first board before any rank can ask for it. */
+/* Begins the rendezvous.  Rank 0 makes the first board before any rank can request it. */
 static rsh_status begin_rendezvous(rshi_rendezvous *m, rshi_board **board) {
     m->socket = rshi_alloc((size_t)m->w->base.size, sizeof *m->socket);
     if (!m->socket) return rshi_nomem();

@@ -10,14 +10,14 @@ typedef struct lasting {
     _Alignas(64) char data[];
 } lasting;
 
-/* Shared by the worlds of all ranks. */
+/* Data that the worlds of all ranks share. */
 typedef struct family {
     atomic_int worlds;
     _Atomic(lasting *) blocks; /* owned */
 } family;
 
 typedef struct thread_world {
-    rshi_world base; /* first, so that a pointer to it is a pointer to this struct */
+    rshi_world base; /* first member, so that a pointer to it is a pointer to this struct */
     family *family;
 } thread_world;
 
@@ -84,7 +84,7 @@ static rshi_node *make_node(family *f, int rank, int size, rshi_patience patienc
     w->family = f;
     atomic_fetch_add(&f->worlds, 1);
     rshi_node *n = rshi_node_first(&w->base);
-    rshi_world_drop(&w->base); /* the node holds it */
+    rshi_world_drop(&w->base); /* the node holds its own reference */
     return n;
 }
 

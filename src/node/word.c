@@ -1,4 +1,4 @@
-/* Word: the messages between ranks during the rendezvous, on sockets that are restricted to one user. */
+/* Word: the messages between processes during the rendezvous, on sockets that are restricted to one user. */
 #include "node/rendezvous.h"
 
 #include <errno.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, and the version in the highest byte */
+#define MAGIC 0x3172647368736572u /* "reshsdr1" in memory: a name, with the version in the last byte */
 #define NAME(magic) ((magic) & UINT64_C(0x00ffffffffffffff))
 
 /* ---- sockets ---- */
 
-/* A socket name has room for 107 bytes, so the job's name is hashed. */
+/* Makes the socket's address.  A socket name has room for 107 bytes, so the job's name is hashed. */
 socklen_t rshi_socket_address(const char *job, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "reshard-%u-%016llx", (unsigned)geteuid(),
@@ -29,7 +29,7 @@ struct ucred rshi_socket_peer(int fd) {
 
 bool rshi_socket_same_user(int fd) { return rshi_socket_peer(fd).uid == geteuid(); }
 
-/* Non-blocking, because the queue of a stopped rank 0 may be full. */
+/* Opens a socket.  It is non-blocking, because the queue of a stopped rank 0 may be full. */
 rsh_status rshi_socket_open(int *fd) {
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     RSH_REQUIRE(*fd >= 0, RSH_ERUNTIME, "cannot create a socket to reach the other ranks: %s", strerror(errno));
@@ -59,7 +59,7 @@ typedef union control {
     struct cmsghdr align;
 } control;
 
-/* Names the rank at the other end in the error message; -1: unknown. */
+/* Reports that the connection has ended, and names the rank at the other end; -1: unknown. */
 static rsh_status report_ended(const rshi_rendezvous *m, int who) {
     char name[24] = "a rank";
     if (who >= 0) snprintf(name, sizeof name, "rank %d", who);
@@ -88,14 +88,15 @@ rsh_status rshi_word_send(rshi_rendezvous *m, int who, int to, const rshi_word *
     }
 }
 
-/* A process at its limit of open files gets only one of the two descriptors, or none. */
+/* Takes up to two descriptors; a process at its limit of open files gets only one of them, or none. */
 static void take_descriptors(struct msghdr *h, int *fds) {
     const struct cmsghdr *c = CMSG_FIRSTHDR(h);
     if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(sizeof(int))) return;
     memcpy(fds, CMSG_DATA(c), (c->cmsg_len < CMSG_LEN(2 * sizeof(int)) ? 1 : 2) * sizeof(int));
 }
 
-/* A rank that ends without reading all its messages resets the connection, but its own messages can still be read. */
+/* Reads a message.  If a rank ends without reading all its messages, the connection is reset, but its own messages can
+ * still be read. */
 rsh_status rshi_word_read(const rshi_rendezvous *m, int who, int from, rshi_word *w, int fds[2]) {
     struct iovec io = {w, sizeof *w};
     control c = {0};

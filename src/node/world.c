@@ -1,4 +1,5 @@
-/* World: a rank's view of the ranks whose memory it can reach: its nodes, flags, and boards that are to be freed. */
+/* World: a rank's view of the ranks whose memory it can reach: its nodes, its flags, and memory that must still be
+ * freed. */
 #include "node/impl.h"
 
 #define CHUNK_FLAGS 32
@@ -17,12 +18,12 @@ void rshi_world_drop(rshi_world *w) {
     if (w && atomic_fetch_sub(&w->refs, 1) == 1) w->map->close(w);
 }
 
-/* Memory that its maker no longer uses but others do; it is freed later. */
+/* Memory that its owner no longer uses but other ranks do; it is freed later. */
 typedef struct rshi_retired {
     struct rshi_retired *next;
     void *memory;
     size_t bytes;
-    atomic_int *users; /* in it */
+    atomic_int *users; /* number of users, stored in the memory itself */
 } rshi_retired;
 
 void rshi_world_fini(rshi_world *w) {
@@ -76,7 +77,8 @@ static void free_retired(rshi_world *w) {
     }
 }
 
-/* If there is no memory for the record, the block stays until the world is freed. */
+/* Records memory for freeing it later.  If there is no memory for the record, the block stays until the world is freed.
+ *  */
 static void retire_memory(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
     rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
     pthread_mutex_lock(&w->lock);

@@ -8,7 +8,7 @@ static int most_dims(const rsh_rule_dims *io) {
     return most;
 }
 
-/* Returns the size of dim d of the result; dims of inputs are aligned at the last. */
+/* Computes the size of dim d of the result.  The dims of inputs are aligned at the last dim. */
 static rsh_status size_of(const rsh_rule_dims *io, int ndim, int d, int64_t *out) {
     *out = 1;
     for (int i = 0; i < io->nin; i++) {

@@ -1,4 +1,4 @@
-/* Own box: this rank's box of a plain tensor that is equal on all ranks, on the same memory.
+/* Own box: a view of this rank's box of a plain tensor that is equal on all ranks.
  *
  * The result is a distributed value, so that an op that reduces over a cut dim knows that it is cut. */
 #include "rule/rule.h"

@@ -1,7 +1,7 @@
-/* Own part: a replicated value that is cut, or that counts once in a sum, without a move, because every rank already
- * has the elements.
+/* Own part: cuts a replicated value, or makes it count once in a sum, without a move, because every rank already has
+ * the elements.
  *
- * Backward passes the gradient in the layout that it has; it is moved to the source's layout when that is needed. */
+ * Backward passes the gradient on in its current layout; it is moved to the source's layout when that is needed. */
 #include "rule/rule.h"
 
 #include <reshard/math.h>
@@ -10,7 +10,7 @@
 
 static bool cuts_dim(const rsh_place *p, int dim) { return p->kind == RSH_PLACE_SHARD && p->dim == dim; }
 
-/* Axis a cuts dim d of the current part.  This is possible only if no later axis cuts that dim. */
+/* Returns whether axis a can cut dim d of the current part: only if no later axis cuts that dim. */
 static bool can_nest(int n, const rsh_place *from, int a, int dim) {
     for (int b = a + 1; b < n; b++)
         if (cuts_dim(&from[b], dim)) return false;
@@ -29,7 +29,7 @@ bool rshi_own_part_fits(int n, const rsh_place *from, const rsh_place *to) {
 
 /* ---- the op ---- */
 
-/* Returns the offset of this rank's part; `of` is not empty. */
+/* Computes the offset of this rank's part; `of` is not empty. */
 static rsh_status part_offset(const rsh_layout *l, const rsh_part *of, int rank, const int64_t *strides, int64_t sign,
                               int64_t *offset) {
     int64_t index[RSH_MAX_NDIM];
@@ -38,7 +38,7 @@ static rsh_status part_offset(const rsh_layout *l, const rsh_part *of, int rank,
     return RSH_OK;
 }
 
-/* Ops need dense indices and targets. */
+/* Replaces a tensor by a dense copy if needed, because ops need dense indices and targets. */
 static rsh_status make_dense(rsh_tensor **t) {
     rsh_tensor *dense = NULL;
     rsh_dtype dtype = rsh_tensor_dtype(*t);

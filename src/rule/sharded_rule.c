@@ -19,8 +19,8 @@ typedef struct matching {
     rshi_outcome o;
     rsh_comm *comm;
     const rsh_layout_desc *mesh; /* axes and ranks of a distributed input */
-    const rsh_cut *cut[LETTERS]; /* borrowed from a layout; NULL: the letter is not cut */
-    rsh_layout *in[RSHI_RULE_MOST]; /* layout to move each input to; NULL: no change */
+    const rsh_cut *cut[LETTERS]; /* borrowed from a layout: how each letter is cut; NULL: the letter is not cut */
+    rsh_layout *in[RSHI_RULE_MOST]; /* the layout to which each input is moved; NULL: no move */
     rsh_layout *out[RSHI_RULE_MOST];
 } matching;
 
@@ -111,7 +111,7 @@ static rsh_status note_input(matching *m, int i, const rsh_value *v) {
     return RSH_OK;
 }
 
-/* A range of a cut letter would be cut like the letter, and not into chunks. */
+/* Rejects ranges of a cut letter: they would be cut like the letter, and not into chunks. */
 static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *t) {
     for (int i = 0; i < n; i++)
         for (int d = 0; d < t[i].ndim; d++)
@@ -120,7 +120,7 @@ static rsh_status check_ranges(const matching *m, int n, const rsh_rule_tensor *
     return RSH_OK;
 }
 
-/* Dims that are not cut are replicated, which zeroed placements mean. */
+/* Reads the placements of the inputs.  Dims that are not cut are replicated, which zeroed placements express. */
 static rsh_status read_inputs(matching *m, rsh_value *const *in) {
     for (int i = 0; i < m->q.dims.nin; i++) {
         m->q.placed[i] = in[i] != NULL;
@@ -168,7 +168,7 @@ static rsh_status check_chunks(const matching *m, rsh_value *const *in, char why
     return rshi_rule_check_chunks(&m->q, brought, (const rsh_layout *const *)m->out, why);
 }
 
-/* If an op makes collective calls, all ranks must participate, so every rank must have a part. */
+/* Checks that every rank has a part if the op makes collective calls, because all ranks must take part in these. */
 static rsh_status check_ranks(const matching *m) {
     for (int letter = 0; letter < LETTERS; letter++)
         if (m->cut[letter] && (m->q.dims.own >> letter & 1) && positions(m->mesh) != rsh_comm_size(m->comm))
@@ -233,7 +233,8 @@ static rsh_status apply_here(const matching *m, const void *attrs, rsh_value *co
     uint64_t calls = m->comm->calls;
     rsh_status st = rsh_grad_apply_with(m->q.op, attrs, m->q.dims.nin, in, m->q.dims.nout, &as, out);
     bool in_op = rshi_rule_calls(&m->q, &m->o) &&
-                 m->comm->calls == calls; /* other ranks are in the op, but this one has failed before */
+                 /* the other ranks are in the op, but this rank failed before its collective calls */
+                 m->comm->calls == calls;
     return in_op ? rshi_comm_tell(m->comm, calls, st) : st;
 }
 
@@ -245,7 +246,7 @@ static rsh_status apply_rule(const matching *m, const void *attrs, rsh_value *co
     return st;
 }
 
-/* Finds out on the stack what would move, if this rank has no memory for the normal way. */
+/* Returns whether the other ranks will communicate.  Uses only the stack, for a rank that has run out of memory. */
 static bool others_communicate(const rsh_grad_op *op, const void *attrs, int nin, rsh_value *const *in, int nout,
                                rsh_comm **comm) {
     matching m;

@@ -1,9 +1,9 @@
 /* Solve: derives the placements of outputs and gradients from an op's rule, one axis of the mesh at a time.
  *
- * Along one axis at most one letter is cut.  Tensors with that letter are cut there, others are replicated, and outputs
- * without it are sums over the coordinates.  Partial inputs pass through terms, as <reshard/rule.h> describes.  The
- * axes are independent: if several cut one letter, all tensors with that letter are cut by the same axes in the same
- * order. */
+ * Along one axis at most one letter is cut.  Tensors with that letter are cut along it, others are replicated, and
+ * outputs without it are sums over the coordinates.  Partial inputs pass through terms, as <reshard/rule.h> describes.
+ * The axes are independent: if several cut one letter, all tensors with that letter are cut by the same axes in the
+ * same order. */
 #include "rule/rule.h"
 
 #include <stdarg.h>
@@ -13,9 +13,9 @@ typedef struct solving {
     const rshi_rule_question *m;
     rshi_outcome *o;
     int axis;
-    int letter;   /* cut along this axis; -1: none */
-    rsh_op op;    /* of the partial inputs; RSH_OP_NONE: there is none */
-    bool summed;  /* no output has the letter, and the op does not sum over it itself */
+    int letter;   /* the letter that is cut along this axis; -1: none */
+    rsh_op op;    /* op of the partial inputs; RSH_OP_NONE: there is none */
+    bool summed;  /* outputs are sums over the letter: no output has it, and the op itself does not sum over it */
     bool partial; /* the outputs are partial */
     char *why;
 } solving;
@@ -80,7 +80,8 @@ static int in_term(const solving *s, int term, rsh_place_kind kind) {
     return n;
 }
 
-/* A replicated input is cut to its chunk; a partial input that is a term of its own is reduced to it. */
+/* Cuts inputs: a replicated input is cut to its chunk; a partial input that is a whole term is reduced to that chunk.
+ *  */
 static rsh_status cut_inputs(solving *s) {
     const rsh_rule_dims *r = &s->m->dims;
     for (int i = 0; i < r->nin && s->letter >= 0; i++) {
@@ -96,7 +97,7 @@ static rsh_status cut_inputs(solving *s) {
     return RSH_OK;
 }
 
-/* One replicated input of the term becomes partial: its value at coordinate 0, zeros elsewhere. */
+/* Makes one replicated input of the term partial: it has its value at coordinate 0 and zeros elsewhere. */
 static rsh_status make_partial(solving *s, int term) {
     const rsh_rule_dims *r = &s->m->dims;
     for (int i = 0; i < r->nin; i++) {
@@ -114,7 +115,7 @@ static rsh_status check_term(solving *s, int term) {
     return partial || cut ? RSH_OK : make_partial(s, term);
 }
 
-/* If one term is partial, all terms must become partial. */
+/* Makes all terms partial if one of them is. */
 static rsh_status make_terms_partial(solving *s) {
     const rsh_rule_dims *r = &s->m->dims;
     if (s->summed && s->op && s->op != RSH_OP_SUM)
@@ -144,7 +145,7 @@ static void place_gradients(solving *s) {
     for (int i = 0; i < s->m->dims.nin; i++) {
         if (!is_placed(s, i)) continue;
         rsh_place p = *place_of(s, i);
-        bool share = p.kind == RSH_PLACE_REPLICATE && !alike; /* each coordinate has one contribution to a sum */
+        bool share = p.kind == RSH_PLACE_REPLICATE && !alike; /* each coordinate then contributes to the sum */
         s->o->grad[i][s->axis] = p.kind == RSH_PLACE_SHARD ? p
                                  : share                   ? rsh_place_partial(RSH_OP_SUM)
                                                            : rsh_place_replicate();

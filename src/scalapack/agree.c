@@ -1,10 +1,10 @@
 /* Agreement: every rank of a call learns both matrices and the position of every rank in their grids.
  *
- * Ranks outside a grid know nothing about its matrix, so each rank reports what it knows, and all read all reports in
- * the same order.  So all come to the same conclusion, including whether to forward the call to ScaLAPACK.
+ * Ranks outside a grid know nothing about its matrix, so each rank reports what it knows, and all ranks read all
+ * reports in the same order.  So all reach the same conclusion, including whether to forward the call to ScaLAPACK.
  *
  * The reports go through the BLACS, not through reshard.  A rank may still have messages of earlier calls in progress,
- * which MPI delivers only while the sender calls MPI.  When this exchange is over, every rank has entered the call and
+ * which MPI delivers only while the sender calls MPI.  When this exchange is over, every rank has entered the call, and
  * no rank waits for such a message any more. */
 #include "scalapack/impl.h"
 

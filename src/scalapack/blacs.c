@@ -1,7 +1,7 @@
-/* BLACS: calls of the program's own BLACS, and lookup of ScaLAPACK's own routines.
+/* BLACS: calls the program's own BLACS, and looks up ScaLAPACK's own routines.
  *
- * References to the BLACS are weak, so that the library links without a ScaLAPACK and works with any.  Fortran names
- * are used, because only blacs_get_ returns a communicator as a handle that does not depend on the MPI. */
+ * References to the BLACS are weak, so that the library links without a ScaLAPACK and works with any.  It uses the
+ * Fortran names, because only blacs_get_ returns a communicator as a handle that does not depend on the MPI. */
 #include "scalapack/impl.h"
 
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ void rshs_abort(int context, const char *name, const char *sentence) {
     abort();
 }
 
-/* A BLACS with 64-bit integers overwrites the upper halves. */
+/* Fails if the integers are wrong: a BLACS with 64-bit integers overwrites the upper halves. */
 void rshs_require_32_bits(const char *name) {
     static bool known;
     union {

@@ -18,16 +18,16 @@ int32_t rshs_owned_before(int32_t x, int32_t block, int32_t k, int32_t first, in
 /* One dim of a submatrix: n indices from `begin` on, in blocks that are distributed cyclically to p processes. */
 typedef struct dealt {
     int32_t n, begin, block, p;
-    int32_t first;        /* process at position 0 of the mesh */
-    rsh_segment part[2];  /* of a dim that begins inside a block */
-    int64_t *sizes;       /* owned: [p], of the short first block */
+    int32_t first;        /* the process at position 0 of the mesh */
+    rsh_segment part[2];  /* the two segments of a dim that begins inside a block */
+    int64_t *sizes;       /* owned: [p], sizes of the short first block */
 } dealt;
 
 static rsh_status make_dim(dealt *d, int axis, int32_t source, rsh_dim *out) {
     int32_t inside = d->begin % d->block, head = d->block - inside;
     d->first = (source + d->begin / d->block) % d->p;
     *out = (rsh_dim){.size = d->n, .cut = {.naxes = 1, .axes = {axis}, .rule = RSH_CUT_CYCLIC, .number = d->block}};
-    if (d->p == 1) out->cut.number = d->n; /* one block: the simplest layout of a dim that is whole */
+    if (d->p == 1) out->cut.number = d->n; /* with one process, one block of n is the simplest description */
     if (d->p == 1 || !inside || d->n <= head) return RSH_OK;
     d->first = (d->first + 1) % d->p;
     d->sizes = calloc((size_t)d->p, sizeof *d->sizes);
@@ -49,8 +49,9 @@ static int64_t *list_positions(const rshs_matrix *m, const int64_t *ranks, const
     return out;
 }
 
-/* `rows` and `columns` are those of the submatrix.  Columns are dim 0 and rows dim 1, so that column-major memory is
- * dense in the order of the dims and messages need no transposition; transposed: rows are dim 0. */
+/* Makes the layout; `rows` and `columns` are those of the submatrix.  Columns are dim 0 and rows are dim 1, so that
+ * column-major memory is dense in the order of the dims, and messages need no transposition.  If `transposed`, rows are
+ * dim 0. */
 static rsh_status make_layout(rsh_dtype dtype, const rshs_matrix *m, const int64_t *ranks, int32_t rows,
                               int32_t columns, bool transposed, rsh_layout **out) {
     dealt d[2] = {{.n = rows, .begin = m->i, .block = m->mb, .p = m->P},
@@ -84,12 +85,12 @@ typedef struct call_key {
 
 typedef struct cached_pair {
     call_key key;
-    int64_t *ranks[2]; /* owned */
+    int64_t *ranks[2]; /* owned: the ranks of both grids */
     rsh_layout *layout[2];
     uint64_t used;
 } cached_pair;
 
-static cached_pair cache[CACHED]; /* one thread uses ScaLAPACK; freed with the process */
+static cached_pair cache[CACHED]; /* only one thread uses ScaLAPACK; the cache is freed with the process */
 static uint64_t clock_of_cache;
 
 static size_t grid_bytes(const rshs_matrix *m) { return (size_t)m->P * (size_t)m->Q * sizeof(int64_t); }

@@ -1,11 +1,12 @@
-/* Routines: ScaLAPACK's names; each reads its arguments and either moves or calls the next definition. */
+/* Routines: functions with ScaLAPACK's names.  Each reads its arguments and either moves the matrix or calls the next
+ * definition. */
 #include "scalapack/impl.h"
 
 #include <string.h>
 
 /* Indices into a descriptor. */
 enum { DTYPE_, CTXT_, M_, N_, MB_, NB_, RSRC_, CSRC_, LLD_ };
-enum { BLOCK_CYCLIC_2D = 1 }; /* the PBLAS check the descriptor type, the redistribution routines do not */
+enum { BLOCK_CYCLIC_2D = 1 }; /* the PBLAS check the descriptor type; the redistribution routines do not */
 
 /* ScaLAPACK's Fortran routines call its C routines, which are ours again; such nested calls are forwarded too. */
 static _Thread_local bool forwarding;
@@ -38,14 +39,15 @@ void rshs_read_side(rshs_call *call, int side, const void *data, int i, int j, c
     if (wrong) call->refusal = wrong;
 }
 
-/* A process outside the context cannot agree with others; ScaLAPACK reports the error. */
+/* Returns whether this process is in the context.  If it is not, it cannot agree with others, and ScaLAPACK reports the
+ * error. */
 static bool in_context(const rshs_call *c) {
     int P, Q, row, column;
     rshs_grid_info(c->context, &P, &Q, &row, &column);
     return P > 0;
 }
 
-/* Was the call performed?  If not, the caller calls ScaLAPACK. */
+/* Returns whether the call was performed; if not, the caller calls ScaLAPACK. */
 static bool try_reshard(rshs_call *c, const void *a, int ia, int ja, const int *desca, void *b, int ib, int jb,
                  const int *descb) {
     if (forwarding) return false;

@@ -1,6 +1,6 @@
-/* Run: performs one call of ScaLAPACK's as a reshard between two layouts, on all ranks of its context or on none.
+/* Run: performs a call of a ScaLAPACK routine as a reshard between two layouts, on all ranks of its context or on none.
  *
- * For a trapezoid, the rectangle around it is moved into separate memory, and the trapezoid is copied from there.  So
+ * For a trapezoid, the rectangle around it is moved into temporary memory, and the trapezoid is copied from there.  So
  * nothing outside the trapezoid is written. */
 #include "scalapack/impl.h"
 
@@ -55,7 +55,7 @@ static local_part find_local(const rshs_side *s, int32_t rows, int32_t columns, 
     int32_t r1 = rshs_owned_before(m->i + rows, m->mb, s->row, m->rsrc, m->P);
     int32_t c1 = rshs_owned_before(m->j + columns, m->nb, s->column, m->csrc, m->Q);
     char *data = s->data + ((int64_t)c0 * s->lld + r0) * (int64_t)item;
-    if (r0 == r1 || c0 == c1) data = NULL; /* empty: the program may pass any address */
+    if (r0 == r1 || c0 == c1) data = NULL; /* empty parts may have any address */
     return (local_part){data, r1 - r0, c1 - c0, s->lld};
 }
 
@@ -77,7 +77,7 @@ static void negate_imaginary(const local_part *p, rsh_dtype dtype) {
         }
 }
 
-/* The global column, within the submatrix, of local column j of a part. */
+/* Returns the global column, within the submatrix, of local column j of a part. */
 static int32_t global_column(const rshs_side *s, int32_t j) {
     const rshs_matrix *m = &s->matrix;
     int32_t local = rshs_owned_before(m->j, m->nb, s->column, m->csrc, m->Q) + j;
@@ -88,7 +88,7 @@ static int32_t global_column(const rshs_side *s, int32_t j) {
 /* Computes the rows [*lo, *hi) of column j that belong to the trapezoid.  Its diagonal ends in the last row and
  * column. */
 static void trapezoid_rows(const rshs_call *c, int32_t j, int32_t *lo, int32_t *hi) {
-    int32_t over = c->m - c->n; /* rows more than columns */
+    int32_t over = c->m - c->n; /* number of rows minus number of columns */
     if (c->upper) {
         *lo = 0, *hi = (over > 0 ? over : 0) + j + c->diagonal;
         if (*hi > c->m) *hi = c->m;

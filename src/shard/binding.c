@@ -1,8 +1,8 @@
 /* Binding: turns a plan into an exec.
  *
- * A rank takes its share of the plan and its own parts, and publishes them in the opening exchange.  Then it knows its
- * peers: the ranks that it reads, and those that read it.  Each transfer that it reads becomes a move; the other
- * transfers have become messages before. */
+ * A rank computes its share of the plan and its own parts, and publishes them in the opening exchange.  After that it
+ * knows its peers: the ranks that it reads, and those that read it.  Each transfer that the rank reads in place becomes
+ * a move; the other transfers have already become messages. */
 #include "shard/binding.h"
 
 #include "shard/exec_run.h"
@@ -43,7 +43,7 @@ static rsh_status add_peer(binding *b, int rank, rshi_peer **out) {
     return RSH_OK;
 }
 
-/* This rank is its own first peer. */
+/* Adds this rank as its own first peer. */
 static rsh_status add_self(binding *b) {
     rsh_exec *e = b->e;
     rshi_peer *self;
@@ -72,7 +72,7 @@ static rsh_status take_share(binding *b) {
     return rshi_plan_share(e->plan, e->comm->rank, rshi_route_sends(e->comm, e->all_by_message), &b->share);
 }
 
-/* Takes the share of the plan, and this rank's parts. */
+/* Computes the share of the plan, and lists this rank's parts. */
 static rsh_status prepare_share_and_parts(binding *b, const rshi_taken_parts *parts) {
     rsh_exec *e = b->e;
     RSH_TRY(check_ranks(e->plan, e->comm));
@@ -85,7 +85,7 @@ static rsh_status prepare_share_and_parts(binding *b, const rshi_taken_parts *pa
     return rshi_exec_find_read(e, b->share);
 }
 
-/* Makes shadows and messages, once it is known which transfers use them, and publishes their handles. */
+/* Makes shadows and messages, now that it is known which transfers use them, and publishes their handles. */
 static rsh_status publish_handles(binding *b, card *mine) {
     rsh_exec *e = b->e;
     RSH_TRY(rshi_exec_show_data(e, NULL, NULL));
@@ -109,7 +109,7 @@ rsh_status rshi_binding_begin(rshi_binding *b, rsh_exec *e, const rshi_taken_par
 
 /* ---- with the others ---- */
 
-/* The record that a rank sent when it opened the bind. */
+/* Returns the record that a rank sent when it opened the bind. */
 static const card *card_of(const binding *b, int64_t rank) { return rshi_comm_card(b->e->comm, rank); }
 
 static bool anybody_wants_messages(const binding *b) {
@@ -118,7 +118,7 @@ static bool anybody_wants_messages(const binding *b) {
     return false;
 }
 
-/* If other ranks read a part that they cannot reach, everything is sent by messages: their buffers stay in the caches
+/* Sends everything by messages if other ranks read a part that they cannot reach: message buffers stay in the caches
  * and take little memory. */
 static rsh_status change_to_messages(binding *b, card *mine) {
     rsh_exec *e = b->e;
@@ -133,7 +133,7 @@ static rsh_status change_to_messages(binding *b, card *mine) {
     return rshi_comm_open_with(e->comm, "bind: messages", 0, NULL, st, mine, sizeof *mine);
 }
 
-/* The peer of a rank; made and reached on first use. */
+/* Returns the peer for a rank; creates it and finds its memory on first use. */
 static rsh_status peer_at(binding *b, int64_t rank, rshi_peer **out) {
     rsh_comm *comm = b->e->comm;
     if (b->peer_of[rank]) {
@@ -235,7 +235,7 @@ static rsh_status compile_program(binding *b) {
 rsh_status rshi_binding_complete(rshi_binding *b, rshi_bind_card *mine) {
     rsh_exec *e = b->e;
     if (anybody_wants_messages(b)) RSH_TRY(change_to_messages(b, mine));
-    int tag = rshi_comm_tag(e->comm); /* also on ranks without messages, so that it is the same everywhere */
+    int tag = rshi_comm_tag(e->comm); /* also on ranks without messages, so that tags are the same everywhere */
     if (e->messages) rshi_messages_set_tag(e->messages, tag);
     rsh_status st = rshi_foreign_suspected(e->comm) ? rshi_foreign_check(e) : RSH_OK;
     rshi_team_card team = {0};

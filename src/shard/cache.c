@@ -1,4 +1,4 @@
-/* Cache: the cached plans and bindings of a comm. */
+/* Cache: the plans and bindings that a comm keeps for later calls. */
 #include "shard/cache.h"
 
 #include "plan/plan.h"
@@ -58,7 +58,7 @@ static uint64_t plan_key(int64_t n, const rsh_layout *const *from, const rsh_lay
     return mix_key(mix_key(h, (uint64_t)o->reduce), (uint64_t)o->messages + 1);
 }
 
-/* Hashes may collide, so the texts are compared; options are compared by hash only. */
+/* Hashes may collide, so the texts of layouts are compared; options are compared by hash only. */
 static bool plan_is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *from, const rsh_layout *const *to) {
     if (rsh_plan_ntensors(p) != n) return false;
     for (int64_t t = 0; t < n; t++)
@@ -67,7 +67,7 @@ static bool plan_is_for(const rsh_plan *p, int64_t n, const rsh_layout *const *f
     return true;
 }
 
-/* Takes ownership of the plan if it succeeds. */
+/* Adds a plan to the cache; takes ownership of it, unless it fails. */
 static rsh_status remember_plan(rshi_comm_cache *k, uint64_t key, rsh_plan *plan) {
     cached_plan *p = RSHI_NEW(cached_plan);
     if (!p) return rshi_nomem();
@@ -99,7 +99,7 @@ static rsh_status make_adjoint(rshi_comm_cache *k, uint64_t key, const rsh_layou
     return st;
 }
 
-/* The cached plan of this key for these layouts; NULL: none. */
+/* Returns the cached plan of this key for these layouts; NULL: none. */
 static const rsh_plan *find_plan(rshi_comm_cache *k, uint64_t key, int64_t n, const rsh_layout *const *from,
                                  const rsh_layout *const *to) {
     for (rshi_lru_entry *e = rshi_lru_first(&k->plans, key); e; e = rshi_lru_next(e)) {
@@ -139,7 +139,7 @@ rsh_status rshi_adjoint_cached(rsh_comm *comm, const rsh_layout *from, const rsh
     rshi_comm_cache *k = rshi_comm_cache_of(comm);
     if (!k) return RSH_ENOMEM;
     uint64_t key = mix_key(plan_key(1, &from, &to, &o), ADJOINT);
-    const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* an adjoint moves the other way */
+    const rsh_plan *found = find_plan(k, key, 1, &to, &from); /* an adjoint has source and destination swapped */
     if (!found) return make_adjoint(k, key, from, to, &o, out);
     *out = found;
     return RSH_OK;
@@ -167,7 +167,8 @@ rshi_cached_binding *rshi_cached_binding_find(rshi_comm_cache *k, const rsh_plan
     return NULL;
 }
 
-/* Bounds the element buffers of all cached bindings together; the least recently used are freed first. */
+/* Frees cached bindings, least recently used first, until the new element buffers fit into the limit for all bindings
+ * together. */
 static void free_scratch_for(rshi_comm_cache *k, int64_t scratch) {
     while (k->bindings.n && k->scratch + scratch > RSHI_CACHE_SCRATCH) rshi_lru_drop(&k->bindings, k->bindings.oldest);
     k->scratch += scratch;
@@ -186,5 +187,6 @@ void rshi_cached_binding_lend(rshi_comm_cache *k, rshi_cached_binding *b) {
 
 void rshi_cached_binding_return(rshi_comm_cache *k, rshi_cached_binding *b) {
     free_scratch_for(k, rshi_exec_scratch(b->exec));
-    if (rshi_lru_add(&k->bindings, &b->entry)) forget_binding(&b->entry); /* no memory for the table */
+    /* without memory for the table entry, the binding is not cached */
+    if (rshi_lru_add(&k->bindings, &b->entry)) forget_binding(&b->entry);
 }

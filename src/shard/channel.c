@@ -1,4 +1,4 @@
-/* Channel: flags and shared memory between ranks of one node, the wire between nodes. */
+/* Channel: a path for messages to one peer.  Inside a node it uses flags and shared memory, between nodes the wire. */
 #include "shard/channel.h"
 
 /* The position of a message in its sender's buffer. */
@@ -6,18 +6,18 @@ typedef struct note {
     int64_t at, bytes;
 } note;
 
-/* The shared data of a channel for the peer, if it is on the same node. */
+/* What a channel shares with its peer, if both are on the same node. */
 typedef struct rshi_end {
     int64_t peer;
     rshi_handle sent, taken;
     uint64_t sent_at, taken_at; /* flag values when the channel was opened */
-    note notes[RSHI_WINDOW];    /* of the last messages, by number since then */
+    note notes[RSHI_WINDOW];    /* positions of the last messages, by number since then */
 } rshi_end;
 
 typedef struct rshi_ends {
     rshi_handle buffer;
     int64_t n;
-    rshi_end end[]; /* by peer */
+    rshi_end end[]; /* [peers] */
 } rshi_ends;
 
 /* ---- opening ---- */
@@ -36,7 +36,7 @@ static rsh_status open_end(rsh_comm *comm, rshi_channel *ch, rshi_end *end, unsi
     return RSH_OK;
 }
 
-/* The buffer counts as scratch, whichever memory it is in. */
+/* Allocates the buffer, which counts as scratch even if it is in shared memory. */
 static char *take_buffer(const rshi_channels *c) {
     size_t bytes = (size_t)c->buffer_bytes;
     if (!c->comm->ops->is_shared) return rshi_alloc_scratch(bytes);
@@ -55,7 +55,7 @@ static void give_buffer(rshi_channels *c) {
     c->comm->ops->shared_free(c->comm, c->buffer, (size_t)c->buffer_bytes);
 }
 
-/* Only peers of this node have an end. */
+/* Allocates the channels; only peers on this node have an end. */
 static rsh_status alloc_channels(rshi_channels *c, int64_t n, int64_t near) {
     rsh_comm *comm = c->comm;
     c->list = rshi_calloc((size_t)n, sizeof *c->list);
@@ -166,7 +166,8 @@ rsh_status rshi_pending_expect(rshi_channels *c, rshi_channel *from, char *into,
     return st;
 }
 
-/* A sender keeps its messages until they are taken, unless it gave up; then its buffer may have been overwritten. */
+/* A sender keeps its messages until they are taken.  Fails if it gave up, because then its buffer may have been
+ * overwritten. */
 static rsh_status check_sender(rsh_comm *comm, int peer) {
     return rshi_comm_verdict(comm, comm->ops->check_peer(comm, peer, 0));
 }

@@ -1,4 +1,4 @@
-/* Comm cache: attached to a comm on first use, freed with it. */
+/* Comm cache: the record with a comm's cache.  It is attached to the comm on first use and freed with it. */
 #include "shard/comm_cache.h"
 
 #include "shard/cache.h"

@@ -9,14 +9,14 @@
 typedef struct walk {
     const rsh_layout *l;
     const rshi_piece *p;
-    int64_t stride[RSH_MAX_NDIM]; /* bytes, local */
-    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
-    int last;                     /* dims beyond it are whole and dense: they continue its runs */
+    int64_t stride[RSH_MAX_NDIM]; /* strides of the part in bytes */
+    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the whole tensor */
+    int last;                     /* the dims after this one are whole and dense, so they continue its runs */
     size_t size;
     rsh_digest sum;
 } walk;
 
-/* Adds n indices of dim `last`, the first at global index `index`. */
+/* Adds n indices of dim `last`; the first one has global index `index`. */
 static void add_run(walk *w, const char *at, int64_t n, uint64_t index) {
     int64_t inner = w->global[w->last], step = inner == 1 ? w->stride[w->last] : (int64_t)w->size;
     rshi_mix_run(at, step, w->size, n * inner, index, &w->sum.hi, &w->sum.lo);
@@ -33,7 +33,7 @@ static void add_dims(walk *w, int d, const char *at, uint64_t index) {
     }
 }
 
-/* The last dim over which to loop. */
+/* Returns the last dim that needs a loop. */
 static int find_last(const walk *w) {
     const int64_t *shape = rsh_layout_shape(w->l);
     int d = rsh_layout_ndim(w->l) - 1;
@@ -43,7 +43,7 @@ static int find_last(const walk *w) {
     return d;
 }
 
-/* Does this rank count the piece?  Only its first holder does. */
+/* Returns whether this rank counts the piece; only its first holder does. */
 static bool counts_piece(const rsh_layout *l, const rshi_piece *p) {
     return rshi_piece_holder_index(l, p, p->rank) == 0 && (!rshi_layout_irregular(l) || rshi_piece_first_copy(l, p));
 }
@@ -83,7 +83,7 @@ static rsh_status begin_digest(const rsh_layout *l, rsh_digest *sum) {
 static rsh_status check_digestible(const rsh_layout *l) {
     RSH_REQUIRE(!rsh_layout_op(l), RSH_EUNSUP, "a partial tensor has no digest; reduce it first: \"%.300s\"",
                 rsh_layout_text(l));
-    return rsh_dtype_check_convert(rsh_layout_dtype(l), rsh_layout_dtype(l)); /* not storage-only */
+    return rsh_dtype_check_convert(rsh_layout_dtype(l), rsh_layout_dtype(l)); /* fails for storage-only dtypes */
 }
 
 rsh_status rsh_digest_local(const rsh_layout *layout, const rsh_memory *parts, rsh_digest *out) {

@@ -1,4 +1,4 @@
-/* Parts of a digest: adds windows and boxes of elements; conversion from and to text. */
+/* Parts of a digest: adds windows and boxes of elements, and converts digests to text and back. */
 #include "copy/copy.h"
 #include "shard/shard.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_BYTES 16 /* of an element */
+#define MOST_BYTES 16 /* bytes of an element, at most */
 
 static rsh_status check_ndim(int ndim) {
     RSH_REQUIRE(ndim >= 0 && ndim <= RSH_MAX_NDIM, RSH_EVALUE, "digest: %d dims are not supported, expected 0 to %d",
@@ -55,13 +55,13 @@ rsh_status rsh_digest_add(rsh_digest *d, size_t itemsize, const void *data, int6
 typedef struct adding {
     int ndim;
     const int64_t *sizes;
-    int64_t step[RSH_MAX_NDIM];   /* bytes in memory */
-    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
+    int64_t step[RSH_MAX_NDIM];   /* strides of the memory in bytes */
+    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the whole tensor */
     size_t itemsize;
     rsh_digest *d;
 } adding;
 
-/* Adds dims `dim` .. of the box; elements that are contiguous in memory and in the tensor are one run. */
+/* Adds dims from `dim` on.  Elements that are contiguous both in memory and in the tensor form one run. */
 static void add_box(const adding *a, int dim, const char *at, uint64_t index) {
     int64_t run = 1, step = (int64_t)a->itemsize;
     int e = a->ndim;
@@ -76,7 +76,8 @@ static void add_box(const adding *a, int dim, const char *at, uint64_t index) {
         add_box(a, dim + 1, at + i * a->step[dim], index + (uint64_t)(i * a->global[dim]));
 }
 
-/* Checks that the box is within the tensor, and the tensor within 2^63 elements.  `count`: elements of the box. */
+/* Checks that the box is inside the tensor, and that the tensor has fewer than 2^63 elements.  Writes the number of
+ * elements of the box to `count`. */
 static rsh_status check_box(int ndim, const int64_t *shape, const int64_t *offsets, const int64_t *sizes,
                             int64_t *count) {
     int64_t all = 1;

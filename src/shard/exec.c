@@ -1,4 +1,4 @@
-/* Exec: construction for a plan and a comm, binding for the user, and freeing. */
+/* Exec: makes an exec for a plan and a comm, binds it for the user, and frees it. */
 #include "shard/binding.h"
 #include "shard/comm_cache.h"
 #include "shard/team.h"
@@ -19,7 +19,7 @@ rsh_status rshi_exec_new(const rsh_plan *plan, rsh_comm *comm, rsh_exec **out) {
 void rshi_exec_end(rsh_exec *e) {
     if (!e) return;
     rsh_comm *comm = e->comm;
-    if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers depend on a run that was begun */
+    if (e->state != RSHI_IDLE) rsh_exec_wait(e); /* peers depend on a run that has begun */
     if (e->refusal) comm->ops->shared_free(comm, e->refusal, e->table_bytes);
     if (e->flag) comm->ops->flag_give(comm, e->flag);
     rshi_team_drop(e);
@@ -85,7 +85,7 @@ rsh_status rsh_exec_bind(const rsh_plan *plan, rsh_comm *comm, const rsh_memory 
 }
 
 void rsh_exec_free(rsh_exec *e) {
-    if (!e || rshi_comm_own(e->comm)) return; /* a forked child does not own it */
+    if (!e || rshi_comm_own(e->comm)) return; /* a forked child does not own the exec */
     rsh_comm *comm = e->comm;
     rshi_comm_cache *clients = e->clients;
     rshi_exec_end(e);

@@ -14,10 +14,11 @@ void rshi_exec_come_to_rest(rsh_exec *e) {
 
 /* ---- refusals ---- */
 
-/* If all neighbours have flags, a refused run ends in step: the flag of the refusing rank goes to the end of the run,
- * every rank that waits for it reads the reason and does the same, and each stays until its neighbours have ended the
- * run too.  So exec and comm remain usable.  Ranks that need nothing from a refusing rank may complete the run.  With
- * messages this is not possible, and the comm is abandoned. */
+/* Returns whether a run can be refused without losing the comm.  If all neighbours have flags, a refused run ends in
+ * step: the rank sets its flag to the end of the run, and every rank that waits for it reads the reason and does the
+ * same.  Each rank stays until its neighbours have ended the run too, so exec and comm remain usable.  Ranks that need
+ * nothing from the refusing rank may complete the run.  If the run sends messages, this is not possible, and the comm
+ * is abandoned. */
 bool rshi_exec_can_refuse(const rsh_exec *e, rsh_status status) {
     return !e->comm->dead && !e->messages && e->state != RSHI_REFUSED && status != RSH_EMISMATCH;
 }
@@ -35,8 +36,9 @@ rsh_status rshi_refusal_tell(const rshi_refusal *r) {
     return (rsh_status)r->status;
 }
 
-/* Every neighbour of the rank that refused first reads that rank's flag before it ends the run, and refuses too.  A
- * rank that only passes the refusal on may have neighbours that no longer needed it and have ended the run. */
+/* Ends a refused run.  Every neighbour of the rank that refused it first reads that rank's flag before it ends the
+ * run, and refuses it too.  A rank that only passes the refusal on may have neighbours that no longer wait for it and
+ * have ended the run. */
 rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh_status *refused) {
     int done = e->stages + e->refuser;
     for (int64_t i = 1; i < e->npeers; i++)
@@ -51,17 +53,18 @@ rsh_status rshi_exec_finish_refused(rsh_exec *e, bool may_wait, bool *there, rsh
 
 /* ---- failures ---- */
 
-/* The progress of a peer at which it no longer uses this rank's memory: its parts, or its error message.  -1: it never
- * uses it, because nobody uses the memory of a rank that has left its team.  Until then any member may. */
+/* Returns the progress of a peer at which it no longer uses this rank's memory: its parts, or its error message. -1: it
+ * never uses that memory, because once a rank has left its team, no member uses its memory.  Until then any member may
+ * use it. */
 static int used_until(const rsh_exec *e, const rshi_peer *p) {
     if (e->team) return e->team_share.come ? e->stages : -1;
     return e->state == RSHI_REFUSED ? e->stages : p->due[RSHI_READERS];
 }
 
-/* A rank that gives up still waits until the readers of its memory have finished. */
+/* Gives up a run.  The rank still waits until the readers of its memory have finished. */
 rsh_status rshi_exec_give_up(rsh_exec *e, rsh_status status) {
     char detail[RSHI_DETAIL_BYTES];
-    if (e->state == RSHI_REFUSED) status = rshi_refusal_tell(e->refusal); /* the first error */
+    if (e->state == RSHI_REFUSED) status = rshi_refusal_tell(e->refusal); /* the first error is the one to report */
     snprintf(detail, sizeof detail, "%s", rsh_error_detail());
     rshi_comm_abandon(e->comm, status);
     rshi_team_leave(e);

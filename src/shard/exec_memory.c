@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* An exec on memory that may differ from the bound memory. */
+/* An exec, and memory for one run that may differ from the bound memory. */
 typedef struct given {
     const rsh_exec *e;
-    const rsh_memory *src, *dst; /* NULL: as bound */
+    const rsh_memory *src, *dst; /* NULL: the bound memory */
 } given;
 
-/* The address of element 0,...,0 of part k of this rank. */
+/* Returns the address of element 0,...,0 of part k of this rank. */
 static char *data_of(const given *g, int64_t k) {
     int64_t nsrc = g->e->peers[0].parts.nsrc;
     const rsh_memory *memory = k < nsrc ? g->src : g->dst;

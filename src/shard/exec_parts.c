@@ -31,7 +31,7 @@ static int64_t count_side(const rsh_plan *plan, int64_t rank, bool dst) {
     return n;
 }
 
-/* Takes this rank's parts of one side. */
+/* Lists this rank's parts of one side. */
 static rsh_status take_side(rshi_taken_parts *out, const rsh_plan *plan, rsh_comm *comm, const rsh_memory *memory,
                             bool dst) {
     int64_t k = dst ? out->nsrc : 0;
@@ -65,7 +65,7 @@ void rshi_exec_set_parts(rsh_exec *e, const rshi_taken_parts *t) {
         memcpy(e->table[k].strides, t->part[k].memory.strides, sizeof e->table[k].strides);
         e->data[k] = t->part[k].memory.data;
         e->out_of_reach[k] = t->part[k].out_of_reach;
-        e->extents[t->extent[k].part] = t->extent[k]; /* extents were sorted */
+        e->extents[t->extent[k].part] = t->extent[k]; /* the given list is sorted by address */
     }
 }
 
@@ -108,13 +108,13 @@ bool rshi_exec_wants_messages(const rsh_exec *e) {
 
 /* ---- publishing ---- */
 
-/* A part needs a shadow if others read it and cannot reach it, or would write it. */
+/* Returns whether a part needs a shadow: if others read it and cannot reach it, or would write to it. */
 static bool needs_shadow(const rsh_exec *e, int64_t k, const char *data, bool dst) {
     if (!data || !e->shadow || e->shadow[k] == RSHI_NOT_READ) return false;
     return (dst && e->joint) || !e->comm->ops->is_shared(e->comm, data);
 }
 
-/* Publishes a part, or its shadow. */
+/* Publishes the handle of a part, or of its shadow. */
 static rsh_status show_part(rsh_exec *e, const rsh_layout *l, int64_t part, int64_t k, const rshi_part_memory *p,
                             bool dst) {
     char *data = p->data;

@@ -1,22 +1,22 @@
-/* Run: the same for every engine and every plan.
+/* Run: executes a bound plan, in the same way for every engine and every plan.
  *
- * A rank processes the stages of the plan.  In each it runs its moves, once the peers that they read are ready, and
- * takes the messages of the stage.  Then its flag tells its readers, and it can send what it passes on.  Nothing is
- * allocated.
+ * A rank processes the stages of the plan.  In each stage it runs its moves, as soon as the peers that they read are
+ * ready, and takes the messages of the stage.  Then it raises its flag for its readers, and can send the elements that
+ * it passes on.  Nothing is allocated.
  *
  * If there are only moves, a rank sleeps on its peers' flags.  If messages come over a wire, there is more than one
  * thing to wait for, and the rank must make progress on the wire: it polls everything in turn, runs moves in between as
- * long as there are any, and sleeps ever longer. */
+ * long as there are any, and then sleeps for longer and longer times. */
 #include "shard/comm_cache.h"
 #include "shard/team.h"
 #include "shard/exec_run.h"
 
 #define SLICE 20e-6     /* seconds of moves between two polls of the messages */
-#define AT_ONCE 4      /* slabs between two readings of the clock */
+#define AT_ONCE 4      /* slabs between two reads of the clock */
 
 /* ---- flags ---- */
 
-/* Waits until a peer's flag reaches a value; without `may_wait` only checks. */
+/* Waits until a peer's flag reaches a value; if `may_wait` is false, only checks. */
 rsh_status rshi_exec_await_value(rsh_exec *e, const rshi_peer *p, uint64_t target, bool may_wait, bool *there) {
     if (rshi_flag_read(p->flag) >= target) return RSH_OK;
     if (may_wait) return rshi_comm_verdict(e->comm, e->comm->ops->wait(e->comm, p->rank, p->flag, target));
@@ -25,9 +25,9 @@ rsh_status rshi_exec_await_value(rsh_exec *e, const rshi_peer *p, uint64_t targe
     return RSH_OK;
 }
 
-/* The same for a condition of `due`.  A peer that refuses the run stays in it until this rank has seen that, so its
- * flag and its error message stay valid.  A peer that only passes a refusal on does not wait for ranks that have done
- * all their stages; for those it counts as a peer that has finished reading. */
+/* Waits for a condition of `due` in the same way.  A peer that refuses the run stays in it until this rank has seen
+ * that, so its flag and its error message stay valid.  A peer that only passes a refusal on does not wait for ranks
+ * that have completed all their stages; for them it counts as a peer that has finished reading. */
 static rsh_status await_peer(rsh_exec *e, int64_t i, int what, bool may_wait, bool *there) {
     const rshi_peer *p = &e->peers[i];
     if (p->due[what] < 0) return RSH_OK;
@@ -52,8 +52,9 @@ static rsh_status await_all(rsh_exec *e, int what, bool may_wait, bool *there) {
     return RSH_OK;
 }
 
-/* A peer whose flag is raised keeps its memory valid until this rank has read it, unless it timed out; then its memory
- * may be reused, and the data read are invalid.  Checked before and after reading. */
+/* Fails if a peer's memory is no longer valid; called before and after reading.  A peer whose flag is raised keeps its
+ * memory valid until this rank has read it, unless the peer timed out.  Then the memory may be reused, and the data
+ * read from it are invalid. */
 static rsh_status check_readable(rsh_exec *e) {
     for (int64_t i = 1; i < e->npeers; i++)
         if (e->peers[i].due[e->stage] >= 0)
@@ -63,7 +64,7 @@ static rsh_status check_readable(rsh_exec *e) {
 
 /* ---- moves ---- */
 
-/* Returns true if all parts have an address. */
+/* Looks up the addresses of a peer's parts.  Returns true if all parts have an address. */
 static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
     bool all = true;
     for (int64_t k = 0; k < rshi_parts_all(&p->parts); k++) {
@@ -74,8 +75,8 @@ static bool look_up_peer(rsh_exec *e, const rshi_peer *p) {
 }
 
 /* Looks up the addresses of this rank's parts and of those of every peer that the stage reads.  A part without elements
- * has none, and no move reads it.  A peer that gives up publishes other memory, which this rank may not reach, but it
- * has left before that; so if an address is missing, the peers are checked once more. */
+ * has no address, and no move reads it.  A peer that gives up publishes other memory, which this rank may not be able
+ * to reach.  It has left before, so if an address is missing, the peers are checked once more. */
 static rsh_status look_up_sources(rsh_exec *e) {
     bool all = true;
     RSH_TRY(check_readable(e));
@@ -95,8 +96,7 @@ static void run_slabs(rsh_exec *e) {
     rshi_copy_fence();
 }
 
-/* Runs some moves of the stage, once the peers that they read are ready, until it is time to poll the messages
- * again. */
+/* Runs moves of the stage whose peers are ready, until it is time to poll the messages again. */
 static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
     const rshi_program *g = &e->program;
     if (e->slab < 0) {
@@ -119,7 +119,8 @@ static rsh_status run_some_slabs(rsh_exec *e, bool *moved) {
 
 /* ---- messages ---- */
 
-/* After polling everything: continues if there was progress; otherwise waits, or without `may_wait` returns. */
+/* Called after everything has been polled: continues if there was progress.  Otherwise waits or, if `may_wait` is
+ * false, returns. */
 static rsh_status continue_or_wait(rsh_exec *e, bool moved, bool may_wait, bool *there) {
     if (moved) {
         rshi_exec_note_progress(e);
@@ -135,7 +136,7 @@ static bool stage_is_done(const rsh_exec *e) {
     return e->slab == e->program.stage_start[e->stage + 1] && rshi_messages_received(e->messages, e->stage);
 }
 
-/* Runs moves and messages of one stage, and outgoing messages of it and of earlier ones. */
+/* Runs moves and messages of one stage.  Also sends messages of this stage and of earlier ones. */
 static rsh_status run_moves_and_messages(rsh_exec *e, bool may_wait, bool *there) {
     for (;;) {
         bool moved = false;
@@ -186,7 +187,8 @@ static rsh_status run_stage(rsh_exec *e, bool may_wait, bool *there) {
     return RSH_OK;
 }
 
-/* With messages over a wire a rank must not sleep on a flag.  After a run of a team there are no readers left. */
+/* Waits for the ranks that read this one.  With messages over a wire, a rank must not sleep on a flag.  After a run of
+ * a team, no rank reads any more. */
 static rsh_status await_readers(rsh_exec *e, bool may_wait, bool *there) {
     if (e->team) return RSH_OK;
     if (!e->messages || !e->comm->node) return await_all(e, RSHI_READERS, may_wait, there);
@@ -211,7 +213,8 @@ static rsh_status finish_run(rsh_exec *e, bool may_wait, bool *there) {
 
 /* ---- progress ---- */
 
-/* Advances as far as possible.  A refused run waits for its own test or wait, which tell the caller. */
+/* Advances the run as far as possible.  A refused run is left to its own test or wait, which report the error to the
+ * caller. */
 static rsh_status advance_run(rsh_exec *e, bool may_wait, bool *there) {
     rsh_status st = rshi_exec_still_good(e);
     while (!st && *there && e->state == RSHI_RUNNING) st = run_stage(e, may_wait, there);
@@ -230,14 +233,14 @@ static rsh_status advance_and_report(rsh_exec *e, bool may_wait, bool *done) {
     return st ? rshi_exec_give_up(e, st) : refused;
 }
 
-/* Other runs may be in progress on this comm, and a peer may be waiting for one of them, so all are advanced. */
+/* Advances all runs of this comm, because a peer may be waiting for another run than this one. */
 static rsh_status advance_all_runs(rsh_exec *e, bool may_wait, bool *done) {
     for (rsh_exec *x = e->clients->begun, *next; x; x = next) {
         next = x->next_begun;
         bool there = true;
         rsh_status other = x == e ? RSH_OK : advance_run(x, false, &there);
         if (other) rshi_exec_give_up(x, other);
-        if (other) break; /* the comm has failed, as `e` will find */
+        if (other) break; /* the comm has failed; `e` will get the error itself */
     }
     e->looked = true;
     rsh_status st = advance_and_report(e, false, done);
@@ -258,8 +261,9 @@ static void begin_messages(rsh_exec *e) {
     rshi_messages_begin(e->messages);
 }
 
-/* After about 30,000 binds tags are reused, and an old exec may still have the same one: two runs with one tag would
- * take each other's messages.  All ranks begin runs in the same order, so they all finish the same one first. */
+/* Finishes another run with the same tag.  Tags are reused after about 30,000 binds, and an old exec may still have the
+ * tag; two runs with one tag would take each other's messages.  All ranks begin runs in the same order, so all finish
+ * the same run first. */
 static rsh_status finish_namesake(const rsh_exec *e) {
     for (rsh_exec *x = e->clients->begun; x; x = x->next_begun)
         if (x->messages && rshi_messages_tag(x->messages) == rshi_messages_tag(e->messages)) return rsh_exec_wait(x);
@@ -317,7 +321,7 @@ rsh_status rsh_exec_run(rsh_exec *e) {
     return rsh_exec_wait(e);
 }
 
-/* Parts with elements need memory. */
+/* Checks that parts with elements have memory. */
 static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memory *dst) {
     const rshi_parts *self = &e->peers[0].parts;
     RSH_REQUIRE((src || !self->nsrc) && (dst || !self->ndst), RSH_EVALUE,
@@ -331,7 +335,7 @@ static rsh_status check_data(rsh_exec *e, const rsh_memory *src, const rsh_memor
     return rshi_exec_check_memory(e, src, dst);
 }
 
-/* Refuses a run that this rank cannot take part in, and that the others have begun or will begin. */
+/* Refuses a run that this rank cannot take part in, and that the other ranks have begun or will begin. */
 static rsh_status refuse_run(rsh_exec *e, rsh_status status) {
     enter_run(e);
     if (e->messages) return rshi_exec_give_up(e, status);

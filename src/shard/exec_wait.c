@@ -1,19 +1,17 @@
-/* Waiting: how a rank rests without progress, and when it checks whether the others are alive. */
+/* Waiting: how a rank waits while there is no progress, and when it checks whether the others are alive. */
 #include "shard/exec_run.h"
 #include "wait/wait.h"
 
 #include <time.h>
 
 #define SPINS 50       /* polls without progress before the rank yields */
-#define YIELDS 200     /* and before it sleeps between polls */
+#define YIELDS 200     /* further polls before it sleeps between polls */
 #define NAP 50000      /* nanoseconds of a sleep, at most */
 #define ASKING 2e-3    /* seconds between two checks whether the others are alive */
-#define OVERTAKING                                                                                                     \
-    0.1 /* seconds by which the messages of a rank that has left may arrive after its farewell, if a wire has several  \
-           paths */
+#define OVERTAKING 0.1 /* seconds in which messages may still arrive after a farewell, if a wire has several paths */
 #define A_LOOK 0.01    /* seconds charged per empty poll, at most: a wire makes progress by polls, not by time */
 
-/* Has a rank that this one waits for failed or left? */
+/* Fails if a rank that this one waits for has failed or left. */
 static rsh_status check_peers(rsh_exec *e, double waited) {
     int peers[3], n = e->messages ? rshi_messages_awaited(e->messages, peers) : 0;
     if (e->missing >= 0) peers[n++] = e->missing;
@@ -21,15 +19,15 @@ static rsh_status check_peers(rsh_exec *e, double waited) {
     return RSH_OK;
 }
 
-/* A rank of this node that makes one run fewer and waits in a collective call is detected at once: its slot on the
- * board shows its call, and its flag shows that it did not begin the run.  Of a rank of another node only messages are
- * known.  A message of a collective call may arrive while those of a run that its rank did make are still in progress:
- * they have other tags, and a wire keeps no order between tags.  So it proves nothing, and it does not say how many
- * runs its rank has made.  Such a rank is reported after RESHARD_TIMEOUT, by a roll call that names it. */
+/* Detects a rank that made one run fewer and now waits in a collective call.  If it is on this node, it is detected at
+ * once: its slot on the board shows its call, and its flag shows that it did not begin the run.  Of a rank on another
+ * node only messages are known.  A message of a collective call may arrive while messages of a run that its rank did
+ * make are still in progress, because they have other tags, and a wire keeps no order between tags.  So such a message
+ * proves nothing.  A rank of this kind is reported after RESHARD_TIMEOUT, by a roll call that names it. */
 
-/* Messages that a rank sent before it left still count, so there is one more poll before a suspicion becomes an error;
- * on a wire, polls for a while.  Time alone does not count, because on a busy machine much of it passes without a
- * poll. */
+/* Reports lost peers.  Messages that a rank sent before it left still count, so there is one more poll before a
+ * suspicion becomes an error; on a wire, polls continue for a while.  Time alone does not count, because on a busy
+ * machine much time may pass without a poll. */
 static rsh_status check_for_lost_peers(rsh_exec *e, double waited) {
     rsh_status st = check_peers(e, waited);
     bool first = !e->suspects;
@@ -41,9 +39,9 @@ static rsh_status check_for_lost_peers(rsh_exec *e, double waited) {
     return rshi_comm_verdict(e->comm, st);
 }
 
-/* Called without progress: rests for a moment, and regularly checks whether the others are alive.  A rank that only
- * tests yields too: if there are more ranks than cores, ranks that test in a loop would use up the time of those that
- * have something to send. */
+/* Called if there was no progress: waits for a moment, and regularly checks whether the others are alive.  A rank that
+ * only tests yields too: if there are more ranks than cores, ranks that test in a loop would use up the time of those
+ * that have something to send. */
 rsh_status rshi_exec_rest(rsh_exec *e, bool may_wait) {
     if (e->looks++ < SPINS) return RSH_OK;
     if (e->looks < SPINS + YIELDS && rshi_yield()) return RSH_OK;

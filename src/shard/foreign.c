@@ -1,15 +1,15 @@
 /* Foreign memory: do destinations of this rank overlap parts of other threads?
  *
- * Every rank states in its record the address ranges of its sources and of its destinations.  All read the same
- * records, so all know whether there is anything to check, which is rare.  Then each rank compares its own destinations
- * with the parts of those ranks whose ranges they overlap, element by element as within a rank. */
+ * Every rank states in its record the address ranges of its sources and of its destinations.  All ranks read the same
+ * records, so all know whether address ranges overlap, which is rare.  Then each rank compares its own destinations
+ * with the parts of the ranks whose ranges they overlap, element by element as within a rank. */
 #include "shard/foreign.h"
 
 #include "shard/binding.h"
 
 #include <string.h>
 
-#define FEW 8 /* ranks: up to this many, every pair is compared; more are sorted */
+#define FEW 8 /* number of ranks up to which every pair is compared; more ranks are sorted */
 
 /* Can ranks write to each other's parts? */
 static bool is_possible(const rsh_comm *c) { return !c->link && !c->ops->is_shared && c->size > 1; }
@@ -45,7 +45,8 @@ static bool any_pair(const rsh_comm *c) {
     return false;
 }
 
-/* May also report a rank whose own parts alternate in memory; the closer check then finds nothing. */
+/* Compares the ranges of many ranks.  The result may be true although only a rank's own parts alternate in memory; the
+ * closer check then finds nothing. */
 static bool any_of_many(const rsh_comm *c) {
     rshi_extent *list = ((const rshi_comm_cache *)c->attached)->spans;
     for (int r = 0; r < c->size; r++) {
@@ -86,7 +87,7 @@ static rsh_status add_part(look *l, const rsh_layout *layout, int rank, int64_t 
     return RSH_OK;
 }
 
-/* In the order of the rank's table: sources first. */
+/* Adds the parts of a rank in the order of its table: sources first. */
 static rsh_status add_rank(look *l, int rank) {
     rsh_comm *comm = l->e->comm;
     const rsh_plan *plan = l->e->plan;

@@ -1,4 +1,4 @@
-/* Joint: the shares of all ranks in one program, on memory of all ranks. */
+/* Joint: compiles the shares of all ranks into one program, on memory of all ranks. */
 #include "shard/joint.h"
 
 #include "shard/binding.h"
@@ -7,9 +7,9 @@
 typedef struct joining {
     rshi_joint *j;
     const rsh_plan *plan;
-    rsh_share **shares; /* owned, each: by rank */
-    bool *meets;        /* owned: by rank, does it read others, or do others read it? */
-    rshi_location *src; /* owned: of the sources of the current transfer */
+    rsh_share **shares; /* owned list, owned entries: the share of each rank */
+    bool *meets;        /* owned: whether each rank reads others or is read by others */
+    rshi_location *src; /* owned: locations of the sources of the current transfer */
     int64_t room;
 } joining;
 
@@ -97,7 +97,7 @@ static rsh_status add_moves(joining *w, const rsh_transfer *list, int64_t n) {
     return RSH_OK;
 }
 
-/* A rank that exchanges nothing with others is not a member, and makes its own moves. */
+/* Compiles the program.  A rank that exchanges nothing with others is not a member and makes its own moves. */
 static rsh_status compile_joint(joining *w) {
     RSH_TRY(number_parts(w->j, w->plan));
     RSH_TRY(take_shares(w));

@@ -51,7 +51,7 @@ rshi_lattice rshi_lattice_of(const void *data, int64_t size, int nd, const int64
     return l;
 }
 
-/* Bytes from the first to one past the last. */
+/* Returns the bytes from the first byte to one past the last. */
 static int64_t lattice_span(const rshi_lattice *l) {
     int64_t bytes = l->run;
     for (int d = 0; d < l->nd; d++) bytes += (l->n[d] - 1) * l->stride[d];
@@ -62,13 +62,13 @@ static int64_t lattice_span(const rshi_lattice *l) {
 
 typedef struct terms {
     int n;
-    int64_t c[MOST_TERMS], most[MOST_TERMS]; /* c > 0, descending */
+    int64_t c[MOST_TERMS], most[MOST_TERMS]; /* coefficients, positive and descending; and the largest index of each */
     int64_t reach[MOST_TERMS + 1];           /* the largest sum of the terms from k on */
-    int64_t divisor[MOST_TERMS];             /* the greatest common divisor of c[k] and all after it */
+    int64_t divisor[MOST_TERMS];             /* the greatest common divisor of c[k] and all later coefficients */
     int64_t *steps;
 } terms;
 
-/* Equal strides are one term: the sum of two indices. */
+/* Adds a term.  Equal strides are merged into one term, whose index is the sum of both. */
 static void add_term(terms *t, int64_t c, int64_t most) {
     int at = 0;
     if (!c || most < 1) return;
@@ -99,13 +99,14 @@ static void finish_terms(terms *t) {
     }
 }
 
-/* For a > 0, rounded up. */
+/* Returns a / b, rounded up, for a > 0. */
 static int64_t quotient_up(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
-/* Can terms k and on add up to a value in [lo, hi]? */
+/* Can the terms from k on add up to a value in [lo, hi]? */
 static rshi_sharing search_terms(const terms *t, int k, int64_t lo, int64_t hi) {
     if (hi < lo || hi < 0 || lo > t->reach[k]) return RSHI_APART;
-    if (lo <= 0 || hi >= t->reach[k]) return RSHI_SHARED; /* all indices 0, or all at their maximum */
+    /* all indices 0, or all indices at their maximum, is a solution */
+    if (lo <= 0 || hi >= t->reach[k]) return RSHI_SHARED;
     if (quotient_up(lo, t->divisor[k]) > hi / t->divisor[k]) return RSHI_APART;
     if (--*t->steps < 0) return RSHI_UNDECIDED;
     int64_t c = t->c[k], rest = lo - t->reach[k + 1];
@@ -131,7 +132,7 @@ rshi_sharing rshi_lattices_meet(const rshi_lattice *a, const rshi_lattice *b, in
     return search_terms(&t, 0, middle - (a->run - 1), middle + (b->run - 1));
 }
 
-/* Is every stride at least as large as everything inside it? */
+/* Is every stride at least as large as the span of everything inside it? */
 static bool strides_nest(const rshi_lattice *a) {
     int64_t inside = a->run;
     for (int d = a->nd - 1; d >= 0; d--) {
@@ -141,7 +142,8 @@ static bool strides_nest(const rshi_lattice *a) {
     return true;
 }
 
-/* Searches two indices that differ first in dim d: by 1 to n[d] - 1 there, and by anything in the inner dims. */
+/* Searches for two elements with a common byte whose indices differ first in dim d: by 1 to n[d] - 1 in that dim, and
+ * by anything in the inner dims. */
 static rshi_sharing folds_from(const rshi_lattice *a, int d, int64_t *steps) {
     terms t = {.steps = steps};
     int64_t middle = -a->stride[d];

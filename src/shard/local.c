@@ -1,29 +1,29 @@
-/* Local: the moves of all ranks by one caller, who holds the memory of all parts. */
+/* Local: performs the moves of all ranks for one caller, which has the memory of all parts. */
 #include "shard/memory.h"
 #include "shard/program.h"
 
-#define AT_ONCE 16 /* slabs that a worker takes at a time, at most */
-#define TASKS_EACH   16 /* tasks per worker, at least, if there are enough slabs */
+#define AT_ONCE 16 /* most slabs that a worker takes at a time */
+#define TASKS_EACH   16 /* tasks per worker, if there are enough slabs */
 
 /* Parts of one side of one tensor: first[i] is the number of the i-th rank's first part. */
 typedef struct side {
     const rsh_layout *l;
-    int64_t *first; /* owned: nranks + 1 */
+    int64_t *first; /* owned: [nranks + 1] */
 } side;
 
 struct rsh_local_exec {
     rsh_pool *pool;
     rshi_program program;
-    side *sides;     /* owned: 2 per tensor, source then destination */
+    side *sides;     /* owned: [2 * tensors], source then destination */
     int64_t nsides;
-    rshi_taken_part *part; /* owned, by number: all sources, then all destinations */
-    char **base;     /* owned, by number */
+    rshi_taken_part *part; /* owned: the parts by number, all sources first, then all destinations */
+    char **base;     /* owned: the address of each part, by number */
     int64_t nparts;
-    char *scratch;   /* owned: where ranks combine for their nodes, by tensor, then by rank */
+    char *scratch;   /* owned: memory in which ranks combine for their nodes, by tensor, then by rank */
     int64_t scratch_bytes;
-    const int64_t *rank; /* borrowed from the plan, while it is bound: its ranks, ascending */
+    const int64_t *rank; /* borrowed from the plan during the bind: its ranks, ascending */
     int64_t nranks;
-    const char **pointers; /* owned: most_sources for each worker */
+    const char **pointers; /* owned: most_sources pointers for each worker */
 };
 
 static rsh_status number_side(side *s, const rsh_layout *l, int64_t *next) {
@@ -56,7 +56,7 @@ static rsh_status number_sides(rsh_local_exec *l, const rsh_plan *plan) {
     return l->part && l->base ? RSH_OK : rshi_nomem();
 }
 
-/* ---- scratch: numbered after the parts, by tensor, then by the rank's index among the plan's ---- */
+/* ---- scratch: numbered after the parts, by tensor, then by the index of the rank in the plan's list ---- */
 
 static int64_t scratch_number(const rsh_local_exec *l, int64_t tensor, int64_t rank) {
     return l->nparts + tensor * l->nranks + rshi_find(l->rank, l->nranks, sizeof *l->rank, rank);
@@ -86,7 +86,7 @@ static rsh_status take_scratch(rsh_local_exec *l, const rsh_plan *plan) {
     return RSH_OK;
 }
 
-/* `memory` begins with part number `skip`. */
+/* Lists the parts of a side; `memory` begins with part number `skip`. */
 static rsh_status take_side(rsh_local_exec *l, const side *s, const rsh_memory *memory, int64_t skip, bool dst,
                             rshi_extent *extent) {
     for (int64_t i = 0; i < rsh_layout_nranks(s->l); i++) {
@@ -184,7 +184,7 @@ out:
 
 typedef struct stage {
     const rsh_local_exec *l;
-    int64_t start, end, at_once; /* slabs */
+    int64_t start, end, at_once; /* range of slabs, and the number of slabs to take at a time */
 } stage;
 
 static void run_slabs(void *ctx, int64_t i, int worker) {

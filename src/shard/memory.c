@@ -1,4 +1,4 @@
-/* Memory: parts that a caller passes. */
+/* Memory: checks the parts that a caller passes. */
 #include "shard/memory.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ rshi_lattice rshi_part_lattice(const rsh_layout *l, int64_t rank, int64_t part, 
     return rshi_lattice_of(p->data, (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), shape.ndim, shape.shape, p->strides);
 }
 
-/* A destination must not have two elements at one address. */
+/* Checks that a destination does not have two elements at one address. */
 static rsh_status check_written(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p) {
     int64_t steps = RSHI_LATTICE_STEPS;
     rshi_lattice lattice = rshi_part_lattice(l, rank, part, p);
@@ -81,17 +81,17 @@ rshi_lattice rshi_taken_part_lattice(const void *table, int64_t k) {
 
 /* ---- overlaps of parts ---- */
 
-#define MOST_STEPS ((int64_t)1 << 22) /* per list: about a second */
+#define MOST_STEPS ((int64_t)1 << 22) /* limit for each list; takes about a second */
 
 static int by_start(const void *a, const void *b) {
     const rshi_extent *x = a, *y = b;
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* In a list sorted by start, an extent can only overlap earlier ones that end after its start, so it is enough to keep
- * the largest end of each kind so far. */
+/* Returns whether no extents overlap.  In a list sorted by start, an extent can only overlap earlier ones that end
+ * after its start, so it is enough to keep the largest end of each kind. */
 static bool extents_are_apart(const rshi_extent *list, int64_t n) {
-    uintptr_t end[2] = {0, 0}; /* of sources, of destinations */
+    uintptr_t end[2] = {0, 0}; /* largest end of the sources, and of the destinations */
     for (int64_t i = 0; i < n; i++) {
         if (list[i].start == list[i].end) continue;
         if (list[i].start < end[1] || (list[i].dst && list[i].start < end[0])) return false;
@@ -110,7 +110,8 @@ static rshi_sharing pair_meets(const rshi_lattice *a, const rshi_extent *b, cons
     return sharing;
 }
 
-/* A sweep: the front of the list is reused for the earlier parts that end after the start of the current one. */
+/* Sweeps over sorted parts.  The front of the list is reused for the earlier parts that end after the start of the
+ * current one. */
 static rshi_sharing lattices_meet(rshi_extent *list, int64_t n, const rshi_extent_owner *owner, rshi_extent at[2]) {
     int64_t open = 0, steps = MOST_STEPS;
     for (int64_t i = 0; i < n; i++) {

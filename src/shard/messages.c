@@ -1,9 +1,9 @@
 /* Messages: the order in which they are sent and received.
  *
- * All messages of a plan have a position in one order, of which every rank knows its part: order of the stream (stages
- * ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window at once, as far as
- * its buffer has room and the stages before are complete on it.  It expects messages in this order, as far ahead as the
- * other buffer has room for whole rounds.  Both buffers are released in the same order.
+ * All messages of a plan have a position in one order, of which every rank knows its own messages: order of the stream
+ * (stages ascend in it), round, shift from sender to receiver.  A rank sends in this order, up to a window at once, as
+ * far as its buffer has room and the stages before are complete on it.  It expects messages in this order, as far ahead
+ * as the other buffer has room for whole rounds.  Both buffers are released in the same order.
  *
  * This cannot deadlock.  Consider the first message, over all ranks, that has not arrived.  Everything that its sender
  * sent before has arrived, so the sender has room for it.  Everything of earlier stages has arrived everywhere, so
@@ -13,11 +13,11 @@
  * equal position have different senders and different receivers.  A rank that holds a message back has others in
  * progress that have not arrived, so the sender of the first message does not hold it back.
  *
- * Between nodes a message may be impossible to stop once it has begun.  So it is always in a buffer, never in the
+ * Between nodes it may be impossible to stop a message once it has begun.  So it is always in a buffer, never in the
  * caller's memory, and after a failure a buffer that the wire still uses stays allocated until the process ends.
  *
- * A rank that sleeps waits for the earlier of two messages: the oldest that it is sending, and the next that it
- * expects.  By the same argument at least one rank can always continue. */
+ * A rank that sleeps waits for one message: the oldest that it is sending or the next that it expects, whichever comes
+ * first in the order.  By the same argument at least one rank can always continue. */
 #include "shard/messages.h"
 
 #include "shard/channel.h"
@@ -25,7 +25,7 @@
 
 #include <sched.h>
 
-#define GRACE 0.2  /* seconds that messages between nodes have to complete, or to stop, after a failure */
+#define GRACE 0.2  /* seconds within which messages between nodes must complete or stop after a failure */
 #define A_LOOK 0.05 /* seconds counted between two polls, at most: this process may have been suspended */
 #define ALIGN 16   /* bytes: alignment of messages in a buffer */
 
@@ -37,36 +37,36 @@ typedef struct ring {
 /* A message that is being sent. */
 typedef struct outgoing {
     rshi_pending pending;
-    int64_t end; /* the ring's head after it */
+    int64_t end; /* the ring's head after this message */
     int64_t order, round;
     int shift;
 } outgoing;
 
-/* An expected round of a stream: a message of each contributor. */
+/* An expected round of a stream, with one message of each contributor. */
 typedef struct incoming {
     const rshi_stream *stream;
     rshi_packet packet;
-    char *messages; /* where they arrive, `apart` bytes from one another */
+    char *messages; /* where the messages arrive, `apart` bytes from one another */
     int64_t apart, end;
-    int64_t arrived;      /* contributors, in their order */
-    rshi_pending *pending; /* most_shifts */
+    int64_t arrived;      /* number of contributors whose message has arrived, in their order */
+    rshi_pending *pending; /* [most_shifts], the requests */
 } incoming;
 
 struct rshi_messages {
     rsh_comm *comm;
     rshi_streams streams;
     rshi_channels channels;
-    int *channel_of; /* owned, by rank */
-    char *buffer;     /* owned: for incoming messages */
+    int *channel_of; /* owned: the channel of each rank */
+    char *buffer;     /* owned: buffer for incoming messages */
     ring to_send, to_take;
     rshi_pending *pending; /* owned */
-    /* Both are queues: number i is at index i modulo RSHI_WINDOW. */
+    /* Both lists are queues: number i is at index i modulo RSHI_WINDOW. */
     outgoing out[RSHI_WINDOW];
     int64_t out_first, out_end;
     incoming in[RSHI_WINDOW];
     int64_t in_first, in_end;
-    bool carries;              /* while packing the last message, a part of an incoming one was copied too */
-    int64_t next_out, next_in; /* the stream to send from, and to expect from, next; streams.n: none */
+    bool carries;              /* true: while the last message was packed, a part of an incoming one was copied too */
+    int64_t next_out, next_in; /* the next stream to send from, and the next to expect from; streams.n: none */
 };
 
 /* ---- rings ---- */
@@ -187,7 +187,7 @@ void rshi_messages_free(rshi_messages *m) {
 
 /* ---- sending ---- */
 
-/* The first stream at or after i that has something left to send; `within`: only of that order. */
+/* Returns the first stream at or after i that has something left to send.  `within`: only streams of that order. */
 static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
     const rshi_stream *list = m->streams.list;
     for (; i < m->streams.n && (within < 0 || list[i].order == within); i++)
@@ -195,7 +195,7 @@ static int64_t find_out(const rshi_messages *m, int64_t i, int64_t within) {
     return -1;
 }
 
-/* Streams of one order alternate; then comes the next order. */
+/* Advances to the next stream to send from.  Streams of one order alternate; then comes the next order. */
 static void advance_out(rshi_messages *m) {
     int64_t order = m->streams.list[m->next_out].order, start = m->next_out;
     int64_t next = find_out(m, m->next_out + 1, order);
@@ -220,7 +220,7 @@ static rsh_status release_sent(rshi_messages *m, bool *moved) {
     return RSH_OK;
 }
 
-/* Packs the next message.  NULL: there is no room. */
+/* Packs the next message; NULL: there is no room. */
 static const char *pack_next(rshi_messages *m, rshi_stream *stream, char *const *base, rshi_aside *aside,
                               rshi_packet *p) {
     rshi_stream_next(&m->streams, stream, base, p);
@@ -268,7 +268,7 @@ static int64_t find_in(const rshi_messages *m, int64_t i) {
     return i;
 }
 
-/* Finds the place for the next round; false: there is no room yet. */
+/* Finds the place for the next round; returns false if there is no room yet. */
 static bool place_next_round(rshi_messages *m, rshi_stream *stream, char *const *base, incoming *r) {
     *r = (incoming){.stream = stream, .pending = r->pending};
     rshi_stream_next(&m->streams, stream, base, &r->packet);
@@ -312,7 +312,8 @@ static rsh_status receive_round(rshi_messages *m, int stage, char *const *base, 
         RSH_TRY(rshi_pending_take(&m->channels, &r->pending[r->arrived]));
         *moved = true;
     }
-    if (r->stream->stage > stage) return RSH_OK; /* the elements to combine them with are not there yet */
+    /* the elements with which they will be combined have not arrived yet */
+    if (r->stream->stage > stage) return RSH_OK;
     if (!r->packet.whole) rshi_packet_unpack(&m->streams, r->stream, &r->packet, base, r->messages, r->apart);
     ring_give(&m->to_take, r->end);
     m->in_first++;
@@ -329,7 +330,7 @@ void rshi_messages_begin(rshi_messages *m) {
     m->next_in = find_in(m, 0);
 }
 
-/* Finds a message that has arrived and will be written with streaming stores: it is copied while the next message is
+/* Finds a message that has arrived and will be written with streaming stores.  It is copied while the next message is
  * packed, because one waits for writes and the other for reads.  NULL: none. */
 static rsh_status find_aside(rshi_messages *m, rshi_aside **aside) {
     incoming *r = m->in_first < m->in_end ? in_at(m, m->in_first) : NULL;
@@ -384,7 +385,7 @@ int rshi_messages_awaited(rshi_messages *m, int peers[2]) {
     return n;
 }
 
-/* Gives messages to other nodes some time, because their receivers may still be running. */
+/* Waits a little for messages to other nodes, because their receivers may still be running. */
 static void wait_for_far(rshi_messages *m, outgoing *o, rshi_watch *waited) {
     bool gone = false;
     while (!gone && rshi_watch_look(waited, A_LOOK) < GRACE)
@@ -392,7 +393,7 @@ static void wait_for_far(rshi_messages *m, outgoing *o, rshi_watch *waited) {
     if (gone) o->pending.channel = NULL;
 }
 
-/* Messages that cannot be stopped stay in the queues; rshi_messages_free tries again. */
+/* Gives up all messages.  Those that cannot be stopped stay in the queues; rshi_messages_free tries again. */
 void rshi_messages_give_up(rshi_messages *m, rshi_reader_wait *readers) {
     rshi_watch waited = {0};
     for (int64_t i = m->in_first; i < m->in_end; i++)

@@ -8,7 +8,7 @@
 typedef struct packed_slab {
     const rshi_stream_item *item;
     const rshi_task *task;
-    rshi_slab slab; /* `dst` is not used: slabs are sent in the order of the stream */
+    rshi_slab slab; /* slab.dst is not used: slabs are sent in the order of the stream */
     int64_t at;     /* bytes from the start of the message */
 } packed_slab;
 
@@ -20,7 +20,7 @@ void rshi_streams_rewind(rshi_streams *streams) {
     }
 }
 
-/* The dim to cut, and the bytes of one step along it. */
+/* Chooses the dim to cut, and computes the bytes of one step along it. */
 static int choose_dim(const rshi_move *m, int64_t slot, int64_t *step) {
     int d = m->nd - 1;
     while (d > 0 && *step * m->n[d] <= slot) *step *= m->n[d--];
@@ -40,8 +40,8 @@ static void advance_cursor(const rshi_streams *streams, const rshi_stream *strea
     if (++p->item < stream->last) p->task = streams->items[p->item].first;
 }
 
-/* Finds the next slab that still fits into a message of which `used` bytes are full; false: none does, or the stream
- * has ended. */
+/* Finds the next slab that fits into a message of which `used` bytes are full.  Returns false if none fits, or if the
+ * stream has ended. */
 static bool next_slab(const rshi_streams *streams, const rshi_stream *stream, rshi_stream_cursor *p, int64_t *used,
                       packed_slab *c) {
     if (p->item == stream->last) return false;
@@ -106,7 +106,7 @@ static bool is_packed(const rshi_move *m, const int64_t *strides, int64_t size) 
     return true;
 }
 
-/* The destination of the slab if it needs no unpacking, or NULL. */
+/* Returns the destination of the slab if it needs no unpacking, or NULL. */
 static char *find_whole(const packed_slab *c, char *const *base) {
     int64_t strides[RSHI_MOVE_DIMS];
     const rshi_move *t = &c->task->move;
@@ -155,7 +155,7 @@ void rshi_packet_pack(const rshi_streams *streams, const rshi_stream *stream, co
     while (next_slab(streams, stream, &at, &used, &c)) pack_slab(streams, &c, base, message, aside);
 }
 
-/* One source of an incoming slab: a message, or this rank's own memory. */
+/* Returns one source of an incoming slab: a message, or this rank's own memory. */
 static const char *incoming_source(const rshi_streams *streams, const packed_slab *c, const rshi_move *m, int i,
                               char *const *base, const char *messages, int64_t apart) {
     int64_t number = c->task->first_source + i, *strides = streams->strides + (int64_t)i * RSHI_MOVE_DIMS;

@@ -1,4 +1,4 @@
-/* Plan options: copies values of a comm into plan options. */
+/* Plan options: copies the nodes of a comm into plan options. */
 #include "comm/comm.h"
 #include "shard/shard.h"
 

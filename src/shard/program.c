@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of destination that a slab covers */
+#define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of the destination that a slab covers */
 #define SLAB_BYTES ((int64_t)16 << 10)  /* bytes of a slab, at least */
 #define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
-#define RECORDS_AHEAD 16                /* blocks whose records are prefetched */
-#define AHEAD 4096                      /* bytes of small slabs that are prefetched */
+#define RECORDS_AHEAD 16                /* number of blocks whose records are prefetched */
+#define AHEAD 4096                      /* bytes of small slabs that are prefetched ahead */
 
 void rshi_program_free(rshi_program *g) {
     rshi_free(g->tasks);
@@ -27,7 +27,7 @@ void rshi_program_free(rshi_program *g) {
 
 /* ---- transfers to tasks ---- */
 
-/* Converts one end of a transfer in a part with these element strides to bytes. */
+/* Converts one end of a transfer to bytes, in a part with these strides in elements. */
 static void place_end(const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *strides, rsh_dtype dtype,
                   int64_t *offset, int64_t *rounds) {
     int64_t size = (int64_t)rsh_dtype_size(dtype);
@@ -78,14 +78,14 @@ rsh_status rshi_program_add(rshi_program *g, const rsh_transfer *t, const rshi_l
 
 /* ---- slabs ---- */
 
-/* The first dim whose steps fit into a slab's span, as far as the kernel allows. */
+/* Returns the first dim whose steps fit into a slab's span, as far as the kernel allows. */
 static int slab_dim(const rshi_move *m) {
     int d = 0;
     while (d < m->split && llabs(m->ds[d]) > SLAB_SPAN / 2) d++;
     return d;
 }
 
-/* Does the source advance along dim d within cache lines?  Then a slab covers whole lines of it. */
+/* Does the source advance along dim d within cache lines?  Then a slab should cover whole lines of it. */
 static bool crosses_lines(const rshi_move *m, int d) { return d < m->nd - 1 && m->nsrc && llabs(m->ss[d]) < LINE; }
 
 static int64_t slab_length(const rshi_move *m, int d) {
@@ -138,7 +138,7 @@ static void mark_stages(rshi_program *g) {
 static rshi_slab_rows block_of(const rshi_program *g, const rshi_slab *s) {
     const rshi_task *t = &g->tasks[s->task];
     rshi_slab_rows b = {.rows = rshi_move_strip(&t->move, s->first, s->i0, s->i1), .dst = (int32_t)t->part};
-    if (!b.rows.rows || t->part > INT32_MAX) return (rshi_slab_rows){0}; /* fills, which have no source, among them */
+    if (!b.rows.rows || t->part > INT32_MAX) return (rshi_slab_rows){0}; /* this includes fills, which have no source */
     const rshi_source *src = &g->sources[t->first_source];
     if (src->part > INT32_MAX) return (rshi_slab_rows){0};
     b.src = (int32_t)src->part;
@@ -183,7 +183,7 @@ static void run_slab(const rshi_program *g, const rshi_slab *s, char *const *bas
     rshi_move_run(m, s->first, s->i0, s->i1, dst, pointers);
 }
 
-/* Bytes that are prefetched for a block; a block that needs no prefetch counts as AHEAD. */
+/* Returns the bytes that are prefetched for a block.  A block that needs no prefetch counts as AHEAD. */
 static int64_t prefetched_bytes(const rshi_program *g, const rshi_slab_rows *b) {
     int64_t bytes = b->rows.rows && g->stream ? rshi_strip_asked(&b->rows) : 0;
     return bytes ? bytes : AHEAD;

@@ -8,8 +8,8 @@ typedef struct moving {
     rsh_comm *comm;
     int64_t n;
     const rsh_sharded *const *src;
-    rsh_sharded **dst; /* entries that are NULL are made by the move */
-    const rsh_layout *const *to; /* NULL: those of dst */
+    rsh_sharded **dst; /* destinations; the move creates those that are NULL */
+    const rsh_layout *const *to; /* layouts of the destinations; NULL: those of `dst` */
 } moving;
 
 static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory *out) {
@@ -21,7 +21,7 @@ static int64_t list_memory(int64_t n, const rsh_sharded *const *list, rsh_memory
     return parts;
 }
 
-/* Lists the layouts of both sides, one after the other. */
+/* Lists the layouts of both sides, first the sources. */
 static const rsh_layout **list_layouts(const moving *m) {
     const rsh_layout **list =
         rshi_comm_cache_room(m->comm, RSHI_ROOM_LAYOUTS, (size_t)(2 * m->n) * sizeof(rsh_layout *));
@@ -44,7 +44,7 @@ static rsh_status list_both(const moving *m, rsh_memory *memory[2]) {
     return RSH_OK;
 }
 
-/* Does everything that needs no other rank: the plan, the new tensors, the lists of memory. */
+/* Does everything that needs no other rank: makes the plan, the new tensors and the lists of memory. */
 static rsh_status prepare_move(moving *m, const rsh_plan_opts *opts, const rsh_plan **plan, rsh_memory *memory[2]) {
     for (int64_t t = 0; t < m->n; t++)
         RSH_REQUIRE(m->src[t]->comm == m->comm, RSH_EVALUE,
@@ -73,12 +73,12 @@ static rsh_status move_tensors(moving *m, const char *name, const rsh_plan_opts 
     return st;
 }
 
-/* Tells the other ranks of an error before the opening exchange of the move. */
+/* Reports an error of this rank to the others, before the opening exchange of the move. */
 static rsh_status open_with_error(rsh_comm *comm, const char *name, rsh_status st) {
     return rshi_comm_open(comm, name, 0, "", st);
 }
 
-/* If nothing would change and the caller allows it, returns the same memory as another tensor. */
+/* Creates a tensor on the same memory, if nothing would change and the caller allows it. */
 static rsh_status alias_source(const rsh_sharded *src, rsh_sharded **out) {
     rsh_sharded *s = NULL;
     rsh_status st = rsh_sharded_from_tensors(src->comm, src->layout, src->nparts,

@@ -1,9 +1,9 @@
-/* Cached runs: one-shot moves whose binding the comm caches, and lends for the time of a run.
+/* Cached runs: one-shot moves whose binding is in the cache of the comm, which lends it for one run.
  *
  * A binding is identified by its plan, the strides of the parts and the kind of their memory, never by addresses; those
  * are published again before the opening exchange.  In that exchange each rank states which binding it has cached.  If
- * all have the same, it is run at once.  If none has one, the records for a bind have already been exchanged, and the
- * bind continues.  If only some have one, all bind again. */
+ * all have the same one, it is run at once.  If none has one, the records for a bind have already been exchanged, and
+ * the bind continues.  If only some have one, all bind again. */
 #include <string.h>
 
 #include "shard/binding.h"
@@ -15,8 +15,8 @@ typedef struct running {
     rshi_comm_cache *clients;
     const rsh_plan *plan;
     uint64_t key;
-    rshi_cached_binding *found; /* in the cache; NULL: this rank binds */
-    rsh_exec *exec;    /* owned: a new one; NULL: none, or it went to the cache */
+    rshi_cached_binding *found; /* borrowed from the cache; NULL: this rank binds */
+    rsh_exec *exec;    /* owned: a new exec; NULL: none, or the cache owns it now */
     rshi_binding binding;
     rshi_bind_card mine;
 } running;
@@ -49,7 +49,7 @@ static rsh_status prepare_run(running *r, const rsh_memory *src, const rsh_memor
     return rshi_exec_show_data(e, NULL, NULL);
 }
 
-/* Do all ranks have the same binding, or all none? */
+/* Returns whether all ranks have the same binding, or none has one. */
 static bool all_agree(const rsh_comm *c) {
     const rshi_bind_card *first = rshi_comm_card(c, 0);
     for (int64_t i = 1; i < c->size; i++)
@@ -57,7 +57,7 @@ static bool all_agree(const rsh_comm *c) {
     return true;
 }
 
-/* If ranks disagree, drops the binding and begins again on all. */
+/* Drops the binding and begins again; called on all ranks if they disagree. */
 static rsh_status begin_again(running *r) {
     if (r->found) rshi_lru_drop(&r->clients->bindings, &r->found->entry);
     r->found = NULL;
@@ -67,13 +67,14 @@ static rsh_status begin_again(running *r) {
     return rshi_comm_open_with(r->comm, "bind: again", 0, NULL, st, &r->mine, sizeof r->mine);
 }
 
-/* With a limit on scratch, element buffers are not kept after the call.  The result is the same on every rank. */
+/* Returns whether the binding is cached after the call.  With a limit on scratch it is not, because it has element
+ * buffers.  The result is the same on every rank. */
 static bool is_kept(const running *r) {
     bool messages = r->comm->node || r->exec->all_by_message;
     return !messages || !rshi_plan_has_ceiling(r->plan);
 }
 
-/* Begins a run of a new binding; makes its cache entry, if it should be cached and there is memory for that. */
+/* Begins a run of a new binding.  Makes its cache entry if it should be cached and there is memory for that. */
 static rsh_status begin_new(running *r, rshi_lease *out) {
     RSH_TRY(rshi_binding_complete(&r->binding, &r->mine));
     uint64_t serial = r->comm->calls;
@@ -86,8 +87,8 @@ static rsh_status begin_new(running *r, rshi_lease *out) {
     return st;
 }
 
-/* Begins a run of a cached binding on new memory: takes another exchange if destinations may overlap parts of other
- * ranks. */
+/* Begins a run of a cached binding on new memory.  This takes another exchange if destinations may overlap parts of
+ * other ranks. */
 static rsh_status begin_found(running *r, rshi_lease *out) {
     rsh_exec *e = r->found->exec;
     if (rshi_foreign_suspected(r->comm))
@@ -98,7 +99,7 @@ static rsh_status begin_found(running *r, rshi_lease *out) {
     return RSH_OK;
 }
 
-/* A fingerprint of what the ranks must have in common. */
+/* Returns a hash of everything that must be equal on all ranks. */
 static uint64_t fingerprint_of(const rshi_call *call, const rsh_plan *plan) {
     uint64_t plans = plan ? rsh_plan_fingerprint(plan) : 0;
     return call->what ? rshi_hash(call->what, strlen(call->what), plans) : plans;
@@ -123,7 +124,7 @@ out:
     return st;
 }
 
-/* A binding that failed in its first run is not cached. */
+/* Ends a lease.  A binding that failed in its first run is not cached. */
 void rshi_lease_end(rshi_lease *l, rsh_status status) {
     if (!l->exec) return;
     if (l->entry && (!status || l->known)) {

@@ -1,7 +1,7 @@
 /* Shadow: copies of parts that peers cannot reach, in memory that they can. */
 #include "shard/shadow.h"
 
-/* Source and destination have the same strides, so one move serves both directions. */
+/* Describes the copy.  Source and destination have the same strides, so one move serves both directions. */
 static rsh_status describe_copy(const rsh_layout *l, int64_t rank, int64_t part, const rshi_part_memory *p,
                            rshi_shadow *out) {
     rsh_part shape;
@@ -51,7 +51,7 @@ void rshi_shadows_rest(rshi_shadows *s) {
 
 static void copy_shadow(const rshi_shadow *w, char *to, const char *from) {
     rshi_move m = w->move;
-    m.ss = (int64_t *)w->strides; /* the list may have been reallocated since */
+    m.ss = (int64_t *)w->strides; /* the list may have moved since then */
     rshi_move_run(&m, 0, 0, m.nd ? m.n[0] : 1, to, &from);
 }
 

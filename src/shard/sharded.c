@@ -7,7 +7,8 @@
 
 static rsh_status check_ranks(const rsh_comm *comm, const rsh_layout *layout) {
     RSH_REQUIRE(comm && layout, RSH_EVALUE, "sharded tensor: comm and layout must not be NULL");
-    RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(layout), rsh_layout_dtype(layout))); /* not storage-only */
+    /* fails for storage-only dtypes */
+    RSH_TRY(rsh_dtype_check_convert(rsh_layout_dtype(layout), rsh_layout_dtype(layout)));
     RSH_TRY(rshi_comm_own(comm));
     int64_t bound = rshi_layout_rank_bound(layout);
     RSH_REQUIRE(bound <= comm->size, RSH_EVALUE, "layout \"%.300s\" names rank %lld, but the comm has ranks 0 to %d",
@@ -101,7 +102,7 @@ rsh_status rsh_sharded_full(rsh_comm *comm, const rsh_layout *layout, const void
 
 static rsh_status wrap_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_memory *memory,
                             rsh_tensor **out) {
-    static char nothing[16]; /* an address for parts without elements */
+    static char nothing[16]; /* address of parts without elements */
     rsh_part shape;
     rshi_part_memory taken;
     RSH_TRY(rsh_layout_part(l, rank, part, &shape));

@@ -9,9 +9,9 @@ typedef struct drawing {
     const rsh_tensor *part;
     const rshi_piece *p;
     int ndim;
-    int64_t stride[RSH_MAX_NDIM]; /* of the part, in elements */
-    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
-    int64_t n[RSH_MAX_NDIM], pitch[RSH_MAX_NDIM]; /* of the box */
+    int64_t stride[RSH_MAX_NDIM]; /* strides of the part in elements */
+    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the whole tensor */
+    int64_t n[RSH_MAX_NDIM], pitch[RSH_MAX_NDIM]; /* sizes and global pitches of the current box */
     const rshi_numbers *numbers;
 } drawing;
 
@@ -24,7 +24,7 @@ static rsh_status draw_box(const drawing *w, int64_t at, int64_t first) {
     return st;
 }
 
-/* Fills dims d.. of the piece; the box begins at `at` in the part and at `first` in the tensor. */
+/* Fills dims from d on; the box begins at offset `at` of the part and at position `first` of the tensor. */
 static rsh_status draw_dims(drawing *w, int d, int64_t at, int64_t first) {
     if (d == w->ndim) return draw_box(w, at, first);
     const rshi_stripe *s = &w->p->set[d];

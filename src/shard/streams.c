@@ -1,4 +1,4 @@
-/* Streams: from transfers between ranks to streams. */
+/* Streams: groups transfers between ranks into streams. */
 #include "shard/streams.h"
 
 #include "shard/route.h"
@@ -10,7 +10,7 @@
 typedef struct building {
     rshi_streams *streams;
     const rshi_parts *own;
-    rshi_location *location; /* owned: of the sources of the current transfer */
+    rshi_location *location; /* owned: locations of the sources of the current transfer */
     int64_t room;
 } building;
 
@@ -38,8 +38,8 @@ static rsh_status list_shifts(rshi_streams *streams, const rsh_transfer *t, rshi
     return RSH_OK;
 }
 
-/* The offset of the first element in a dense destination part.  Transfers are disjoint, so no two have the same
- * offset. */
+/* Computes the offset of the first element in a dense destination part.  Transfers are disjoint, so no two have the
+ * same offset. */
 static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t *offset) {
     int64_t rounds[RSH_MAX_LOOPS], dense = 1;
     rsh_part part;
@@ -48,8 +48,8 @@ static rsh_status find_offset(const building *b, const rsh_transfer *t, int64_t 
     return rsh_transfer_offsets(t, &t->dst, part.strides, offset, rounds);
 }
 
-/* Parts of other ranks have no memory here; the part number of a contributor encodes the slot of its elements: -1 is
- * slot 0. */
+/* Locates one end of a transfer.  Parts of other ranks have no memory here; the part number of a contributor encodes
+ * the slot of its elements: -1 is slot 0. */
 static rshi_location locate_end(const building *b, const rshi_stream_item *item, const rsh_transfer *t,
                             const rsh_transfer_end *end) {
     static const int64_t none[RSH_MAX_NDIM];
@@ -142,15 +142,16 @@ static int by_place(const void *a, const void *b, void *ctx) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Bytes of a message from which on four messages in progress are better than one of four times the size; and two. */
+/* If a message still has FOUR bytes, four messages in progress are faster than one of four times the size.  If it has
+ * TWO bytes, two are faster. */
 #define FOUR ((int64_t)64 << 10)
 #define TWO ((int64_t)16 << 10)
-/* Bytes of a message between nodes: wires send messages below 64 KiB at once, and ask the other side before they send
+/* Bytes of a message between nodes.  Wires send messages below 64 KiB at once, but ask the other side before they send
  * larger ones; if both directions are busy, the answer takes long. */
 #define FAR ((int64_t)60 << 10)
 
-/* The size of the largest message.  The receiver holds one message of each contributor, and several such rounds if
- * messages then still have some size.  Slots are aligned for any element. */
+/* Returns the size of the largest message.  The receiver holds one message of each contributor, and several such rounds
+ * if the messages then are still large enough.  Slots are aligned for any element. */
 static int64_t slot_bytes(const rsh_plan *plan, int64_t nshifts, bool far) {
     int64_t n = rshi_min(rshi_plan_send_bytes(plan), rshi_plan_recv_bytes(plan) / nshifts), whole = 16;
     n /= n / 4 >= FOUR ? 4 : n / 2 >= TWO ? 2 : 1;

@@ -1,42 +1,45 @@
-/* Team: members arrive, some of them move, the others sleep.
+/* Team: the members arrive, some of them make the moves of all, and the others sleep.
  *
  * The phase flag has three values for each run: members are arriving; all have arrived, and a few of them move; the run
  * is over.  Jobs are taken from one counter.  A job is a span of the slabs of some neighbouring members, one member
- * after the other.  Spans are so short that lines fetched for the first member are still cached when the last one reads
- * next to them. */
+ * after the other.  Spans are so short that cache lines fetched for the first member are still cached when the last one
+ * reads next to them. */
 #include "shard/team.h"
 
 #include "shard/binding.h"
 #include "shard/exec_run.h"
 
-#define NEIGHBOURS   32                   /* members in a job */
-#define SPAN         ((int64_t)32 << 10)  /* bytes of each of them, about */
-#define MOST_SOURCES RSHI_WEAVE_MOST      /* of a move: room on a mover's stack */
-#define PATIENT_BYTES ((int64_t)1 << 20)  /* of all members: members sleep during larger moves */
-#define MOST_PROCESSES 32                 /* in a team; each has a program of all their moves */
+#define NEIGHBOURS   32                   /* members whose moves are in one job */
+#define SPAN         ((int64_t)32 << 10)  /* bytes of each of them in a job, approximately */
+#define MOST_SOURCES RSHI_WEAVE_MOST      /* sources of a move, at most; a mover has room for them on its stack */
+#define PATIENT_BYTES ((int64_t)1 << 20)  /* bytes of all members together; during larger moves members sleep */
+#define MOST_PROCESSES 32                 /* most processes in a team; each has a program of the moves of all */
 #define MOST_TASKS   ((int64_t)1 << 10)
-#define LOOKS        100                  /* polls, in small teams, before a member yields */
+#define LOOKS        100                  /* polls of a member of a small team before it yields */
 #define FEW_PEERS    8
 #define EPOCH        ((uint64_t)1 << 32)
 
-/* Shared by all members; members marked "threads" have no meaning for processes. */
+/* Data that all members share.  Members of the struct that are marked "threads" are not used by processes. */
 struct rshi_team {
-    rshi_flag phase;                       /* see phase_value */
-    rshi_flag known;                      /* 1 + the last run whose new addresses were all looked up */
-    _Alignas(64) _Atomic uint64_t come;   /* number of members that have arrived, and above it a count of runs */
-    _Alignas(64) _Atomic int64_t next;    /* job */
-    _Alignas(64) _Atomic int64_t done;    /* jobs */
-    _Atomic int64_t looked_up;            /* members whose addresses were looked up in this run */
+    rshi_flag phase;                       /* phase of the current run; see phase_value */
+    rshi_flag known;                      /* 1 + the last run for which all new addresses were looked up */
+    /* number of members that have arrived, with a count of runs in the upper bits */
+    _Alignas(64) _Atomic uint64_t come;
+    _Alignas(64) _Atomic int64_t next;    /* the next job to take */
+    _Alignas(64) _Atomic int64_t done;    /* number of jobs that are done */
+    _Atomic int64_t looked_up;            /* number of members whose addresses were looked up in this run */
     atomic_int movers;
-    atomic_bool moved;                    /* some member published other memory than in the previous run */
+    atomic_bool moved;                    /* true: some member published other memory than in the previous run */
     _Atomic uint64_t speaker;             /* 1 + the last run for which a member began to write a refusal */
-    _Atomic uint64_t refused;             /* 1 + the run that was refused last, and why: */
+    _Atomic uint64_t refused;             /* 1 + the last run that was refused; its reason: */
     rshi_refusal refusal;
-    atomic_int mover;                     /* the rank that began to move last */
-    int64_t lookups;                      /* before the moves of this run; written by the last to arrive */
-    uint64_t shown;                       /* runs on other memory than the previous run; written by the same */
+    atomic_int mover;                     /* the rank that was the last to begin moving */
+    /* lookups needed before the moves of this run; written by the last member to arrive */
+    int64_t lookups;
+    /* number of runs on other memory than the run before; written by the last member to arrive */
+    uint64_t shown;
     atomic_int users;
-    rsh_exec *member[];                   /* threads */
+    rsh_exec *member[];                   /* threads: the exec of each member */
 };
 
 enum { OPEN, ALL_HERE, OVER, PHASES };
@@ -50,7 +53,7 @@ void rshi_team_show(const rsh_comm *comm, rshi_bind_card *mine) {
     if (!comm->here->world->map->one_process) rshi_cores_mark(mine->cores);
 }
 
-/* The number of cores of all ranks.  Processes may be bound to separate cores, and each knows only its own. */
+/* Counts the cores of all ranks.  Processes may be bound to separate cores, and each knows only its own. */
 static int cores_of_all(const rsh_comm *c) {
     uint64_t all[RSHI_CORE_WORDS] = {0};
     int n = 0;
@@ -61,8 +64,8 @@ static int cores_of_all(const rsh_comm *c) {
     return n;
 }
 
-/* May other processes make this rank's moves, and are these small enough for that?  Shadows of its destinations take
- * memory. */
+/* Returns whether other processes may make this rank's moves, and whether these are small enough.  Shadows of its
+ * destinations take memory. */
 static bool suits_processes(const rsh_exec *e) {
     const rshi_parts *own = &e->peers[0].parts;
     int64_t size = e->comm->size, room = PATIENT_BYTES / size;
@@ -92,7 +95,7 @@ static size_t team_bytes(const rsh_exec *e) {
     return sizeof *e->team + (size_t)e->comm->size * sizeof *e->team->member;
 }
 
-/* Rank 0 allocates the memory that all ranks use. */
+/* Publishes the memory that all ranks use; rank 0 allocates it. */
 static rsh_status bring_memory(rsh_exec *e, rshi_team_card *mine) {
     e->team = e->comm->ops->shared_alloc(e->comm, team_bytes(e));
     if (!e->team) return rshi_nomem();
@@ -111,7 +114,7 @@ static rsh_status open_parts(rsh_exec *e) {
     return rshi_exec_show_data(e, NULL, NULL);
 }
 
-/* There is no team after all: this rank makes its own moves. */
+/* Closes the parts if there is no team after all: this rank then makes its own moves. */
 static void close_parts(rsh_exec *e) {
     const rshi_parts *own = &e->peers[0].parts;
     rshi_joint_free(e->joint);
@@ -141,13 +144,13 @@ rsh_status rshi_team_offer(rsh_exec *e, rshi_team_card *mine) {
 static const rshi_team_card *card_of(const rsh_exec *e, int rank) { return rshi_comm_card(e->comm, rank); }
 static bool is_member(const rshi_team_card *card) { return card->sources || card->readers; }
 
-/* Does it read all of the `read` ranks that are read, and do all of the `reading` ranks read it? */
+/* Does the rank of this card read all `read` ranks that are read, and do all `reading` ranks read it? */
 static bool meets_all(const rshi_team_card *card, int64_t read, int64_t reading) {
     if (card->sources && card->sources != read - (card->readers > 0)) return false;
     return !card->readers || card->readers == reading - (card->sources > 0);
 }
 
-/* 0: the ranks are not a team. */
+/* Returns the number of members; 0: the ranks are not a team. */
 static int64_t count_members(const rsh_exec *e) {
     int64_t read = 0, reading = 0, n = 0;
     for (int r = 0; r < e->comm->size; r++) {
@@ -162,7 +165,7 @@ static int64_t count_members(const rsh_exec *e) {
     return n;
 }
 
-/* All ranks compute the same numbers. */
+/* Divides the moves into jobs.  All ranks compute the same numbers. */
 static void plan_jobs(rsh_exec *e) {
     rshi_team_share *s = &e->team_share;
     int64_t slabs = 1;
@@ -177,8 +180,8 @@ static void plan_jobs(rsh_exec *e) {
     s->spans = rshi_max(1, rshi_min(slabs, s->bytes / programs / SPAN));
 }
 
-/* Adds members that do not read one another as peers too: a run ends for all of them or for none, so each is waited for
- * by all.  The list has room for them. */
+/* Adds members that do not read one another as peers too.  A run ends for all members or for none, so each member is
+ * waited for by all.  The list has room for them. */
 static void add_peers(rsh_exec *e, const int *peer_of) {
     for (int r = 0; r < e->comm->size; r++) {
         if (peer_of[r] || !is_member(card_of(e, r))) continue;
@@ -189,7 +192,8 @@ static void add_peers(rsh_exec *e, const int *peer_of) {
     }
 }
 
-/* Frees the memory; no other rank has seen it, unless the exchange itself failed; then it stays. */
+/* Frees the memory of a team that no other rank has seen.  If the exchange itself failed, another rank may have seen
+ * it, and the memory stays. */
 static void free_unseen_team(rsh_exec *e) {
     if (!e->team || e->comm->dead) return;
     e->comm->ops->shared_free(e->comm, e->team, team_bytes(e));
@@ -249,7 +253,7 @@ static rsh_status no_check(void *ctx, double waited) {
     return RSH_OK;
 }
 
-/* Addresses are looked up first: no move begins before all are known. */
+/* Runs a job.  Addresses are looked up first: no move begins before all of them are known. */
 static bool do_job(const rsh_exec *e, int64_t job) {
     rshi_team *c = e->team;
     if (job < c->lookups) {
@@ -261,19 +265,20 @@ static bool do_job(const rsh_exec *e, int64_t job) {
     return true;
 }
 
-/* A member that has left, as far as that is known after waiting for so many seconds. */
+/* Returns a member that is known to have left, after waiting for so many seconds; NULL: none. */
 static const rshi_peer *find_lost(const rsh_exec *e, double waited) {
     for (int64_t i = 1; i < e->npeers; i++)
         if (e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited)) return &e->peers[i];
     return NULL;
 }
 
-/* Checks the usual case first: no rank has left, member or not. */
+/* Returns whether all members are there.  Checks the usual case first: no rank has left, member or not. */
 static bool all_are_there(const rsh_exec *e) { return !e->comm->ops->check_peer(e->comm, -1, 0) || !find_lost(e, 0); }
 
-/* The same for processes.  Other members wait for a process with a job, so all still publish the same memory as when
- * they arrived.  But a process that was stopped may have been given up; ranks that did so have left before, and the
- * data read from them are invalid.  False: the job is not done, and the run will never be over. */
+/* Runs a job of a team of processes.  The other members wait for a process that has a job, so all still publish the
+ * same memory as when they arrived.  But if this process was stopped for long, others may have given it up.  They left
+ * before they did so, and data read from them are invalid.  Returns false in that case: the job is not done, and the
+ * run will never complete. */
 static bool do_joint_job(const rsh_exec *e, int64_t job) {
     rshi_joint *j = e->joint;
     atomic_store_explicit(&e->team->mover, e->comm->rank, memory_order_relaxed);
@@ -284,7 +289,7 @@ static bool do_joint_job(const rsh_exec *e, int64_t job) {
     return all_are_there(e);
 }
 
-/* The member that finishes the last job opens the next run and wakes the others. */
+/* Ends the run; called by the member that finishes the last job.  Opens the next run and wakes the others. */
 static void finish_team_run(const rsh_exec *e) {
     rshi_team *c = e->team;
     uint64_t epoch = atomic_load_explicit(&c->come, memory_order_relaxed) / EPOCH;
@@ -292,7 +297,7 @@ static void finish_team_run(const rsh_exec *e) {
     rshi_flag_post(&c->phase, phase_value(e, OVER), e->team_share.one_process);
 }
 
-/* As many members move as there are cores. */
+/* Makes moves, on as many members as there are cores. */
 static void move_jobs(const rsh_exec *e) {
     rshi_team *c = e->team;
     int64_t all = c->lookups + e->team_share.spans * e->team_share.groups, mine = 0;
@@ -330,7 +335,7 @@ void rshi_team_come(rsh_exec *e) {
     if ((int64_t)(before % EPOCH) + 1 == e->team_share.members) begin_team_run(e);
 }
 
-/* Takes back the arrival of this rank; true if the run had not begun. */
+/* Takes back the arrival of this rank; returns true if the run had not begun. */
 static bool take_back_arrival(rsh_exec *e) {
     const rshi_team_share *s = &e->team_share;
     uint64_t come = atomic_load_explicit(&e->team->come, memory_order_relaxed);
@@ -350,17 +355,17 @@ static bool core_is_wanted(const rsh_exec *e) {
     return false;
 }
 
-/* If all other members on this core have arrived, a yield would only switch to one that waits as well, and in a short
- * run two such switches take as long as the run.  So the member polls for a moment. */
+/* Polls for a moment instead of yielding.  If all other members on this core have arrived, a yield would only switch to
+ * another waiting member, and in a short run two such switches take as long as the run. */
 static void poll_for_phase(const rsh_exec *e, int phase) {
     if (e->team_share.bytes > PATIENT_BYTES || e->npeers > FEW_PEERS) return;
     for (int i = 0; i < LOOKS && !is_phase(e, phase) && !core_is_wanted(e); i++) rshi_relax();
 }
 
-/* Is there a reason to give up a run that has begun?  The others wait for the rank that moves. */
+/* Returns an error if there is a reason to give up a run that has begun.  The others wait for the rank that moves. */
 static rsh_status check_members(void *ctx, double waited) {
     const rsh_exec *e = ctx;
-    double enough = e->comm->here->world->patience.nap / 2; /* checks who is alive, not who is late */
+    double enough = e->comm->here->world->patience.nap / 2; /* finds ranks that have left, not ranks that are late */
     for (int64_t i = 1; i < e->npeers; i++)
         RSH_TRY(e->comm->ops->check_peer(e->comm, e->peers[i].rank, waited < enough ? waited : enough));
     int mover = atomic_load_explicit(&e->team->mover, memory_order_relaxed);
@@ -381,7 +386,7 @@ static rshi_patience patience_of(const rsh_exec *e) {
     return p;
 }
 
-/* Does not wait for a run of processes that has begun, because one of them may be stopped. */
+/* Leaves the team.  Does not wait for a run of processes that has begun, because one of them may be stopped. */
 void rshi_team_leave(rsh_exec *e) {
     if (!e->team || !e->team_share.come) return;
     rshi_patience p = patience_of(e);
@@ -390,7 +395,8 @@ void rshi_team_leave(rsh_exec *e) {
     e->team_share.come = !left;
 }
 
-/* Several members may refuse a run at once; the first one writes its message. */
+/* Returns whether this member is the first to refuse the run.  Several members may refuse it at once; the first one
+ * writes its message. */
 static bool is_first_to_refuse(rshi_team *c, uint64_t run) {
     uint64_t seen = atomic_load_explicit(&c->speaker, memory_order_relaxed);
     while (seen < run)
@@ -398,7 +404,7 @@ static bool is_first_to_refuse(rshi_team *c, uint64_t run) {
     return false;
 }
 
-/* A refused run is over for all once every member has said so by its own flag.  Until then no member is in the next
+/* Refuses a run.  It is over when every member has refused it by its own flag.  Until then no member is in the next
  * run, so the message stays valid. */
 void rshi_team_refuse(rsh_exec *e) {
     rshi_team *c = e->team;
@@ -447,7 +453,7 @@ static rsh_status await_all(rsh_exec *e, const rshi_patience *p) {
     }
 }
 
-/* Moves what it can, even if it may not wait. */
+/* Waits for the end of the run.  Makes the moves that it can, even if it may not wait. */
 static rsh_status await_end(rsh_exec *e, const rshi_patience *p, bool may_wait, bool *there) {
     if (may_wait) RSH_TRY(rshi_comm_verdict(e->comm, finish_begun_run(e, p)));
     else if (!is_phase(e, OVER)) move_jobs(e);

@@ -1,4 +1,4 @@
-/* Transit: a reshard in progress, with a binding that the comm lends. */
+/* Transit: a reshard in progress, with a binding that the cache of the comm lends. */
 #include "plan/plan.h"
 #include "shard/lease.h"
 #include "shard/shard.h"
@@ -8,7 +8,7 @@ struct rsh_transit {
     rshi_lease lease;
     rsh_sharded *src; /* owned: shares the caller's elements */
     rsh_sharded *dst; /* owned, until wait returns it */
-    rsh_status status; /* of the run, when it has ended */
+    rsh_status status; /* status of the run, when it has ended */
     bool ended;
 };
 
@@ -68,7 +68,7 @@ rsh_status rsh_reshard_begin(const rsh_sharded *src, const rsh_layout *to, const
     return rshi_transit_begin(src->comm, &(rshi_call){.name = "reshard"}, st, src, to, opts, out);
 }
 
-/* The run has ended: returns the binding to the comm. */
+/* Returns the binding to the comm, when the run has ended. */
 static rsh_status end_transit(rsh_transit *t, rsh_status status) {
     rshi_comm_cache *clients = t->lease.clients;
     t->ended = true;
@@ -77,7 +77,7 @@ static rsh_status end_transit(rsh_transit *t, rsh_status status) {
     rsh_sharded_free(t->src);
     t->src = NULL;
     clients->execs--;
-    rshi_comm_client_gone(t->comm); /* may free the comm */
+    rshi_comm_client_gone(t->comm); /* this may free the comm */
     return status;
 }
 
@@ -103,7 +103,7 @@ rsh_status rsh_transit_wait(rsh_transit *t, rsh_sharded **out) {
 }
 
 void rsh_transit_free(rsh_transit *t) {
-    if (!t || (!t->ended && rshi_comm_own(t->comm))) return; /* a forked child does not own it */
+    if (!t || (!t->ended && rshi_comm_own(t->comm))) return; /* a forked child does not own the transit */
     if (!t->ended) end_transit(t, rsh_exec_wait(t->lease.exec));
     free_transit(t);
 }

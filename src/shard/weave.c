@@ -1,7 +1,7 @@
 /* Weave: finds tasks that together fill a range of the destination, by their offsets in it.
  *
- * Tasks with the same steps in the same part are sorted by offset.  Those of one weave then follow each other without a
- * gap until the second row of the first. */
+ * Tasks with the same steps in the same part are sorted by offset.  The tasks of one weave then follow each other
+ * without a gap, up to the second row of the first task. */
 #include "shard/weave.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool same_steps(const rshi_task *s, const rshi_task *t) {
 
 static int64_t row_bytes(const rshi_task *t) { return t->move.n[t->move.nd - 1] * t->move.unit; }
 
-/* The number of tasks list[0], list[1], ... that follow each other; 0: they do not fill a round. */
+/* Returns the number of tasks list[0], list[1], ... that follow each other; 0: they do not fill a round. */
 static int length_of(const rshi_task *tasks, const int64_t *list, int64_t n) {
     const rshi_task *first = &tasks[list[0]];
     int64_t end = first->offset + row_bytes(first), round = first->move.ds[first->move.nd - 2];

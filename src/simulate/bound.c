@@ -1,8 +1,8 @@
-/* Bound: computes a lower bound of the time of any plan on a machine.
+/* Bound: computes a lower bound for the time of any plan on a machine.
  *
- * A node must write its destinations and read as many elements; its network card must receive the data that the node
- * needs and does not hold; if ranks need data of other ranks, one latency passes.  All except the latency may
- * overlap. */
+ * A node must write its destinations and read as many elements.  Its network card must receive the data that the node
+ * needs and does not hold.  If ranks need data of other ranks, one latency passes.  All of these may overlap, except
+ * the latency. */
 #include "simulate/impl.h"
 
 #include "layout/layout.h"
@@ -17,7 +17,7 @@ static rsh_status add_parts(const rsh_layout *l, int64_t rank, size_t each, doub
     return RSH_OK;
 }
 
-/* Is no element of this rank held by another rank? */
+/* Determines whether no other rank holds an element of this rank. */
 static rsh_status is_alone(const rsh_layout *l, int64_t rank, bool *alone) {
     rshi_piece *list = NULL;
     int64_t n = 0;
@@ -28,9 +28,9 @@ static rsh_status is_alone(const rsh_layout *l, int64_t rank, bool *alone) {
     return RSH_OK;
 }
 
-/* Adds the bytes that a rank must copy: its destinations are written and one element is read for each; contributions
- * that only this rank holds are all read.  Partial destinations may be filled with constants, so they are not
- * counted. */
+/* Adds the bytes that a rank must copy.  Its destinations are written, and one element is read for each.  Contributions
+ * that only this rank holds are all read.  Partial destinations may be filled with constants, so they are not counted.
+ *  */
 static rsh_status rank_must_copy(const rsh_plan *p, int64_t rank, double *bytes) {
     for (int64_t t = 0; t < rsh_plan_ntensors(p); t++) {
         const rsh_layout *from = rshi_plan_src(p, t), *to = rshi_plan_dst(p, t);

@@ -14,19 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASSES 3    /* over all moves */
+#define PASSES 3    /* number of passes over all moves */
 #define TIMES 15    /* runs of a move per pass */
 #define ROUNDS 2000 /* runs of the small move that measures latency */
-#define MOST 64     /* limit of ranks */
+#define MOST 64     /* most ranks */
 #define RUN 64      /* bytes of a short run */
-#define BYTES ((double)(1 << 27)) /* of the destination of every move except reductions */
+#define BYTES ((double)(1 << 27)) /* bytes of the destination of every move, except for reductions */
 #define SUMMED ((double)(1 << 25))
 
 /* One move that is measured. */
 typedef struct measuring {
     char from[64], to[8 * MOST];
     int ranks, times; /* times: number of runs that are timed together */
-    double seconds;   /* of one run, measured by rank 0 */
+    double seconds;   /* seconds of one run, measured by rank 0 */
 } measuring;
 
 /* A rank's part of the source or the destination. */
@@ -98,7 +98,7 @@ static void rotate_move(measuring *m, int64_t bytes, int ranks) {
         n += (size_t)snprintf(m->to + n, sizeof m->to - n, "%d%s", (r + 1) % ranks, r + 1 < ranks ? "," : "]");
 }
 
-/* Inserts the number into both layout texts. */
+/* Writes the number into both layout texts. */
 static void write_move(measuring *m, const char *from, const char *to, int number, int ranks) {
     *m = (measuring){.ranks = ranks, .times = 1};
     snprintf(m->from, sizeof m->from, from, number);
@@ -107,7 +107,7 @@ static void write_move(measuring *m, const char *from, const char *to, int numbe
 
 enum { TOGETHER, ALONE, RUNS, TRANSPOSED, COMBINED, MOVES };
 
-/* Copies by all ranks and by one rank, then short runs, transposes and reductions. */
+/* Lists the moves: copies by all ranks and by one rank, then short runs, transposes and reductions. */
 static void choose_moves(measuring *m, int cores) {
     int ranks = cores < 2 ? 2 : cores, quarter = (cores + 3) / 4;
     rotate_move(&m[TOGETHER], (int64_t)BYTES, ranks);
@@ -144,7 +144,7 @@ static rsh_status measure_latency(rsh_machine *m) {
     return RSH_OK;
 }
 
-/* The number of cores that a pool would use. */
+/* Counts the cores that a pool would use. */
 static rsh_status count_cores(int *cores) {
     rsh_pool *pool;
     RSH_TRY(rsh_pool_new(0, &pool));

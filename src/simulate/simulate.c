@@ -1,4 +1,4 @@
-/* Simulate: estimates the time of each stage of a plan and the resource that limits it.
+/* Simulate: estimates the time of each stage of a plan, and finds the resource that limits it.
  *
  * The share of a rank lists what it copies, packs, unpacks and exchanges with other nodes in every stage.  The work of
  * all ranks of a node is added up; the slowest node determines the time. */
@@ -6,14 +6,14 @@
 
 #include <math.h>
 
-#define IN_FLIGHT 8 /* messages that a rank has in flight; more neighbours take further latencies */
+#define IN_FLIGHT 8 /* messages that a rank has in flight; more neighbours take additional latencies */
 
 /* The work of one rank, or of all ranks of a node, in one stage. */
 typedef struct load {
     rshi_work work;
     double in, out; /* bytes of messages from and to other nodes */
-    double peers;   /* transfers from other nodes */
-    bool others;    /* it needs data of another rank */
+    double peers;   /* number of transfers from other nodes */
+    bool others;    /* whether data of another rank is needed */
 } load;
 
 typedef struct simulating {

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define WALK_ALL 256 /* ranks up to which all are examined */
-#define PER_NODE 4   /* ranks per node in a larger plan */
-#define FEW 3        /* ranks per node in a plan of more than VERY_MANY ranks */
+#define WALK_ALL 256 /* number of ranks up to which all are examined */
+#define PER_NODE 4   /* ranks that are examined on each node in a larger plan */
+#define FEW 3        /* ranks that are examined on each node if the plan has more than VERY_MANY ranks */
 #define VERY_MANY 16384
 
 static int by_node(const void *a, const void *b) {

@@ -31,7 +31,7 @@ double rshi_work_seconds(const rshi_work *w, const rsh_machine *m) {
 
 /* ---- loops ---- */
 
-/* The strides of the loops at one end, in a contiguous part. */
+/* Computes the strides of the loops at one end, in a contiguous part. */
 static rsh_status end_strides(const rsh_plan *p, const rsh_transfer *t, const rsh_transfer_end *end, int64_t *rounds) {
     const rsh_layout *l = end->in_dst ? rshi_plan_dst(p, t->tensor) : rshi_plan_src(p, t->tensor);
     int64_t offset, dense = 1;
@@ -41,7 +41,7 @@ static rsh_status end_strides(const rsh_plan *p, const rsh_transfer *t, const rs
     return rsh_transfer_offsets(t, end, part.strides, &offset, rounds);
 }
 
-/* The strides of the loops in a message, which is row-major. */
+/* Computes the strides of the loops in a message, which is row-major. */
 static void packed_strides(const rsh_transfer *t, int64_t *rounds) {
     int64_t step = 1;
     for (int i = t->nloops - 1; i >= 0; i--) {
@@ -63,7 +63,7 @@ static loops sorted_loops(const rsh_transfer *t, const int64_t *dst, const int64
     return l;
 }
 
-/* The number of elements of a run. */
+/* Returns the number of elements of a run. */
 static int64_t run_of(const loops *l) {
     int64_t run = 1;
     for (int i = 0; i < l->n && l->loop[i].dst == run && l->loop[i].src == run; i++) run *= l->loop[i].n;
@@ -79,7 +79,7 @@ static bool is_transposed(const loops *l) {
 
 /* ---- work ---- */
 
-/* The work of copying or combining elements of `from` bytes from nsrc sources to elements of `to` bytes. */
+/* Computes the work of copying or combining nsrc sources, with elements of `from` bytes, to elements of `to` bytes. */
 static rshi_work work_of(const loops *l, int64_t count, int64_t nsrc, int64_t from, int64_t to, bool combined) {
     rshi_work w = {.written = (double)count * (double)to};
     double half = ((double)nsrc * (double)from + (double)to) * (double)count / 2;

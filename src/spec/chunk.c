@@ -1,4 +1,4 @@
-/* Chunk: sizes and offsets of the chunks of a dim. */
+/* Chunk: computes sizes and offsets of the chunks of a dim. */
 #include "spec/spec.h"
 
 rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
@@ -11,7 +11,7 @@ rsh_status rsh_chunk_split(int64_t n, int64_t chunks, int64_t *out) {
     return RSH_OK;
 }
 
-/* If the product exceeds 2^63, the offset is beyond n as well. */
+/* Returns min(s * c, n).  If the product exceeds 2^63, it is beyond n as well. */
 int64_t rsh_chunk_offset(int64_t n, int64_t s, int64_t c) {
     int64_t at;
     return rshi_mul(s, c, &at) ? rshi_min(at, n) : n;

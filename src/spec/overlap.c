@@ -22,12 +22,12 @@ typedef struct edge {
 
 typedef struct search {
     const rsh_shard_meta *shards;
-    int k;        /* number of dims along which boxes differ; the last is searched first */
-    edge *edges;  /* k for each shard, contiguous because the search uses nothing else */
+    int k;        /* number of dims along which boxes differ; the search begins with the last of them */
+    edge *edges;  /* k entries for each shard, contiguous because the search uses nothing else */
     int64_t a, b; /* the pair that was found */
 } search;
 
-/* Numbers of shards.  A call may reorder its list but does not change the content. */
+/* A list of shard numbers.  A call may reorder the list but does not change its content. */
 typedef struct list {
     int64_t *at, n;
 } list;
@@ -67,8 +67,8 @@ static int by_begin(const void *x, const void *y, void *ctx) {
     return a < b ? -1 : a > b;
 }
 
-/* If a point is inside any span that began before it, it is inside the one that extends furthest.  That may be the
- * point's own box, so the two furthest are kept. */
+/* Searches an overlap along the last dim.  If a point is inside any span that began before it, it is inside the span
+ * that extends furthest.  That may be the span of the point's own box, so the two furthest are kept. */
 static bool scan_last_dim(search *s, list spans, list points) {
     int64_t far[2] = {-1, -1}, i = 0;
     qsort_r(spans.at, (size_t)spans.n, sizeof *spans.at, by_begin, s);
@@ -130,7 +130,7 @@ static int64_t cut_of(const search *s, list points, int level, edge w) {
     return rshi_max(sample[n / 2], w.lo + 1);
 }
 
-/* Spans and points overlap along all dims from `level` + 1 on; searches for a pair that overlaps in the other dims. */
+/* Searches a pair that overlaps along the dims up to `level`; spans and points already overlap along all later dims. */
 static bool search_level(search *s, list spans, list points, int level) {
     if (!spans.n || !points.n) return false;
     if (rshi_min(spans.n, points.n) <= FEW) return search_pairs(s, spans, points);
@@ -152,7 +152,7 @@ static bool search_level(search *s, list spans, list points, int level) {
 
 /* ---- the whole search ---- */
 
-/* Returns whether all nonempty shards have the same range along d, so that the dim is irrelevant. */
+/* Returns whether all nonempty shards have the same range along d, so that the dim can be ignored. */
 static bool all_agree(int64_t n, const rsh_shard_meta *shards, int d) {
     const rsh_shard_meta *first = NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -220,7 +220,8 @@ static bool search_from(search *s, int64_t first, int64_t n, int64_t *room) {
 /* Finds the first shard that overlaps an earlier one, and that one. */
 static void find_first(search *s, int64_t *room) {
     int64_t none = 1,
-            any = rshi_max(s->a, s->b) + 1; /* none of the first `none` shards overlap, two of the first `any` do */
+            /* the first `none` shards do not overlap, but among the first `any` two do */
+            any = rshi_max(s->a, s->b) + 1;
     while (any - none > 1) {
         int64_t mid = none + (any - none) / 2;
         if (search_from(s, none, mid, room))

@@ -74,7 +74,7 @@ int64_t rsh_shard_meta_count(const rsh_shard_meta *m) {
     return n;
 }
 
-/* Eight dims with 2 * 20 characters each and a placement always fit. */
+/* Eight dims with 2 * 20 characters each, and a placement, always fit. */
 const char *rshi_shard_print(const rsh_shard_meta *m, char text[RSHI_SHARD_TEXT]) {
     int at = snprintf(text, RSHI_SHARD_TEXT, "[");
     for (int d = 0; d < m->ndim; d++)

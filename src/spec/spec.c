@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- calls of functions of kinds ---- */
+/* ---- calling the functions of a kind ---- */
 
 rsh_status rshi_kind_said(uint64_t before, rsh_status st, const char *name, const char *asked) {
     if (st && rshi_sentences() == before)
@@ -70,7 +70,7 @@ rsh_status rsh_spec_new(const rsh_spec_kind *kind, void *self, rsh_spec **out) {
 }
 
 rsh_spec *rsh_spec_hold(const rsh_spec *s) {
-    rsh_spec *held = (rsh_spec *)s; /* only the reference count changes */
+    rsh_spec *held = (rsh_spec *)s; /* the reference count is the only member that changes */
     if (held)
         atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed); /* the caller's own reference keeps it alive */
     return held;
@@ -109,7 +109,8 @@ bool rsh_spec_equal(const rsh_spec *a, const rsh_spec *b, int ndim) {
     return !strcmp(a->text, b->text) && !strcmp(a->kind->name, b->kind->name);
 }
 
-/* A user-defined kind may build anything, so its result is checked against the requested size and properties. */
+/* Checks the result of a kind's `build` against the requested size and properties, because a user-defined kind may
+ * build anything. */
 static rsh_status check_built(const rsh_spec *s, const rsh_tensor_meta *m, int ndim, const int64_t *size,
                               const rsh_tensor_props *props) {
     RSH_REQUIRE(m->ndim == ndim, RSH_ERUNTIME, "spec %.200s built metadata with %d dims, expected %d", s->text,

@@ -11,7 +11,7 @@ static void free_chunk(void *self) {
     rshi_free(c);
 }
 
-/* Creates a chunk spec whose placements the caller fills in.  NULL if memory runs out. */
+/* Creates a chunk spec whose placements the caller fills in; NULL if memory runs out. */
 static rshi_chunk_spec *new_chunk(int dim, int64_t n) {
     rshi_chunk_spec *c = RSHI_NEW(rshi_chunk_spec);
     if (!c) return NULL;
@@ -99,7 +99,7 @@ const rsh_spec_kind rshi_chunk_kind = {
 
 /* ---- getters ---- */
 
-/* Returns the data of a chunk spec; RSH_EUNSUP, naming the kind, for others. */
+/* Returns the data of a chunk spec.  For other specs returns RSH_EUNSUP with the name of the kind. */
 static rsh_status as_chunk(const rsh_spec *s, const char *asked, const rshi_chunk_spec **out) {
     RSH_REQUIRE(s, RSH_EVALUE, "%s: chunk spec is NULL", asked);
     RSH_REQUIRE(rshi_spec_is_chunk(s), RSH_EUNSUP, "%s: requires a chunk spec, got kind \"%.100s\"", asked,

@@ -1,7 +1,7 @@
-/* Spec and layout: converts metadata to a layout in the library's notation, and a layout to a spec.
+/* Spec and layout: converts metadata to a layout, and a layout to a spec.
  *
  * If the shards are chunks of one dim and every rank owns one, the layout is a mesh with one axis, which plans handle
- * without visiting every rank; anything else becomes boxes. */
+ * without visiting every rank.  Otherwise it consists of boxes. */
 #include "spec/impl.h"
 
 #include <stdlib.h>
@@ -66,7 +66,8 @@ static bool all_differ(int64_t n, int64_t *ranks) {
     return true;
 }
 
-/* Finds the dim along which the shards are chunks, and their order (new); -1: none, or *st is an error. */
+/* Finds the dim along which the shards are chunks, and their order in a new list. -1: there is none, or *st is an
+ * error. */
 static int find_chunks(const rsh_tensor_meta *m, int64_t **order, rsh_status *st) {
     for (int d = 0; d < m->ndim && !*st; d++) {
         *order = rshi_order_along(m->nshards, m->shards, d);
@@ -120,7 +121,7 @@ rsh_status rsh_spec_layout(const rsh_spec *s, rsh_dtype dtype, int ndim, const i
 /* ---- layout to spec ---- */
 
 typedef struct ranges {
-    int64_t n, lo, hi; /* range of the first */
+    int64_t n, lo, hi; /* number of ranges, and bounds of the first one */
 } ranges;
 
 static int count_range(void *ctx, int64_t lo, int64_t hi) {
@@ -138,7 +139,8 @@ static bool is_row_major(const rsh_part *p) {
     return true;
 }
 
-/* Converts a part to a shard.  Along dims in which it is empty, it begins at the end, like an empty chunk. */
+/* Converts a part to a shard.  If it is empty along a dim, the shard begins at the end of that dim, like an empty
+ * chunk. */
 static rsh_status part_to_shard(const rsh_layout *l, int64_t rank, int64_t part, rsh_shard_meta *out) {
     rsh_part p;
     RSH_TRY(rsh_layout_part(l, rank, part, &p));
@@ -161,7 +163,7 @@ static rsh_status part_to_shard(const rsh_layout *l, int64_t rank, int64_t part,
     return RSH_OK;
 }
 
-/* Lists all parts by rank; the list of `n` entries is new. */
+/* Lists all parts by rank, in a new list of `n` entries. */
 static rsh_status list_parts(const rsh_layout *l, rsh_shard_meta **out, int64_t *n) {
     int64_t at = 0;
     *n = 0;

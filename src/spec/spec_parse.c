@@ -1,4 +1,4 @@
-/* Spec parse: parses the text of chunk and boxes specs.  Blanks between tokens are ignored.
+/* Spec parse: parses the text of chunk and boxes specs.  Blanks between tokens are ignored.  Examples:
  *
  *     chunk(0; rank:0/cpu, rank:1/cpu)
  *     boxes([0,0]+[5,5] rank:0/cpu; [5,0]+[5,5])
@@ -46,7 +46,7 @@ static rsh_status parse_number(parser *p, bool sign, const char *what, int64_t *
     return RSH_OK;
 }
 
-/* Parses up to the next character that cannot be part of a placement. */
+/* Parses a placement: all characters up to the next one that cannot be part of it. */
 static rsh_status parse_placement(parser *p, rsh_remote_device *out) {
     char text[RSH_REMOTE_DEVICE_TEXT];
     size_t length = strcspn(peek(p), " \t\r\n,;()[]+");

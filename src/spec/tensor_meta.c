@@ -17,7 +17,7 @@ bool rsh_tensor_props_equal(const rsh_tensor_props *a, const rsh_tensor_props *b
            a->memory_format == b->memory_format && a->pin_memory == b->pin_memory;
 }
 
-/* The memory format is checked when it is saved or loaded. */
+/* Checks the properties, except for the memory format, which is checked when it is saved or loaded. */
 static rsh_status check_props(const rsh_tensor_props *p) {
     RSH_REQUIRE((unsigned)p->dtype < RSH_NDTYPES, RSH_EVALUE, "unknown dtype %d", (int)p->dtype);
     RSH_REQUIRE(p->layout == RSH_STRIDED || p->layout == RSH_SPARSE, RSH_EVALUE, "unknown storage layout %d",
@@ -99,7 +99,7 @@ static int compare_placements(const rsh_remote_device *a, const rsh_remote_devic
     return c ? c : strncmp(a->worker, b->worker, RSH_WORKER_TEXT);
 }
 
-/* A total order of shards.  The arguments are pointers to pointers. */
+/* Compares shards in a total order.  The arguments are pointers to pointers. */
 static int compare_shards(const void *x, const void *y) {
     const rsh_shard_meta *a = *(const rsh_shard_meta *const *)x, *b = *(const rsh_shard_meta *const *)y;
     int c = compare_numbers(a->ndim, b->ndim);
@@ -109,7 +109,7 @@ static int compare_shards(const void *x, const void *y) {
     return c || !a->has_placement ? c : compare_placements(&a->placement, &b->placement);
 }
 
-/* Returns the first nonempty shard from i on; nshards: none. */
+/* Returns the first nonempty shard from i on; if there is none, nshards. */
 static int64_t next_full(const rsh_tensor_meta *m, int64_t i) {
     while (i < m->nshards && rshi_shard_empty(&m->shards[i])) i++;
     return i;
@@ -124,7 +124,7 @@ static bool same_in_order(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     return i == a->nshards && j == b->nshards;
 }
 
-/* Returns the nonempty shards, sorted, and their number.  NULL if memory runs out. */
+/* Returns the nonempty shards in sorted order, and their number; NULL if memory runs out. */
 static const rsh_shard_meta **sorted_shards(const rsh_tensor_meta *m, int64_t *n) {
     const rsh_shard_meta **list = rshi_alloc((size_t)m->nshards, sizeof *list);
     if (!list) return NULL;
@@ -140,7 +140,7 @@ static int64_t count_equal(const rsh_tensor_meta *m, const rsh_shard_meta *shard
     return n;
 }
 
-/* The slow way, without memory: compares how often each shard is in both lists. */
+/* Compares how often each shard is in both lists: slow, but needs no memory. */
 static bool same_counts(const rsh_tensor_meta *a, const rsh_tensor_meta *b) {
     for (int side = 0; side < 2; side++) {
         const rsh_tensor_meta *m = side ? b : a;

@@ -38,7 +38,7 @@ static bool fits(const rshi_cutting *c, rsh_dtype dtype, int ndim, const int64_t
            !memcmp(c->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-/* Creates "f32[7/ranks, 3] on ranks=4", and the same without the cut. */
+/* Creates the layout "f32[7/ranks, 3] on ranks=4", and the same layout without the cut. */
 static rsh_status new_layouts(const rsh_stash *s, rsh_dtype dtype, int ndim, const int64_t *shape, int dim,
                               rshi_cutting *out) {
     rsh_layout_desc desc = {.dtype = dtype, .ndim = ndim, .naxes = 1, .axis = {{"ranks", rsh_comm_size(s->comm)}}};

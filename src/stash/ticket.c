@@ -18,13 +18,13 @@ struct rsh_ticket {
     rsh_dtype dtype;
     int ndim;
     int64_t shape[RSH_MAX_NDIM];
-    int64_t strides[RSH_MAX_NDIM]; /* of the restored tensor: in the order of the original, without gaps */
+    int64_t strides[RSH_MAX_NDIM]; /* strides of the restored tensor: in the order of the original, without gaps */
     int64_t count;
-    rsh_sharded *mine;    /* owned; dims in memory order; NULL: not cut */
-    rsh_layout *whole;    /* owned; of the gathered tensor, also in memory order */
-    rsh_transit *gather;  /* owned; a gather in progress; NULL: none */
-    rsh_tensor *original; /* owned; a tensor that was not cut */
-    uint64_t version;     /* of `original` */
+    rsh_sharded *mine;    /* owned: this rank's chunk, with dims in memory order; NULL: not cut */
+    rsh_layout *whole;    /* owned: layout of the gathered tensor, also in memory order */
+    rsh_transit *gather;  /* owned: a gather in progress; NULL: none */
+    rsh_tensor *original; /* owned: a tensor that was not cut */
+    uint64_t version;     /* version of `original` when it was packed */
 };
 
 /* ---- memory order ---- */
@@ -58,14 +58,15 @@ static rsh_status view_in_memory_order(const rsh_tensor *t, int *dim, rsh_ticket
 
 /* ---- packing ---- */
 
-/* An expanded tensor has fewer elements in memory than one of its chunks would have. */
+/* Returns whether the tensor is expanded: it then has fewer elements in memory than one of its chunks would have. */
 static bool is_expanded(const rsh_tensor *t) {
     for (int d = 0; d < rsh_tensor_ndim(t); d++)
         if (!rsh_tensor_strides(t)[d] && rsh_tensor_shape(t)[d] > 1) return true;
     return false;
 }
 
-/* Returns the dim counted from 0; -1: none.  All ranks decide the same way, because only shape and strides are used. */
+/* Returns the dim to cut, counted from 0; -1: none.  All ranks decide the same way, because only shape and strides are
+ * used. */
 static int dim_to_cut(const rsh_stash *s, const rsh_tensor *t, int dim) {
     int ndim = rsh_tensor_ndim(t), ranks = rsh_comm_size(s->comm), d = dim < 0 ? dim + ndim : dim;
     bool cut_tensor = d >= 0 && d < ndim && ranks > 1 && rsh_tensor_count(t) >= ranks && !is_expanded(t);
@@ -150,8 +151,8 @@ rsh_status rsh_stash_prefetch(rsh_ticket *k) {
     return k->mine && !k->gather ? begin_gather(k, "rsh_stash_prefetch") : RSH_OK;
 }
 
-/* Ranks synchronize here even if the gather was prefetched, to detect a rank that has failed in between or that unpacks
- * another ticket.  In both cases the gather is still in progress on all ranks. */
+/* Compares the tickets of all ranks.  They synchronize here even if the gather was prefetched, to detect a rank that
+ * has failed in between or that unpacks another ticket.  In both cases the gather is still in progress on all ranks. */
 static rsh_status compare_tickets(const rsh_ticket *k) {
     char what[TEXT];
     ticket_text(k, what);
@@ -166,7 +167,7 @@ static rsh_status finish_gather(rsh_ticket *k, rsh_tensor **out) {
     st = rsh_tensor_view(all->part[0], 0, k->ndim, k->shape, k->strides, out);
     rsh_sharded_free(all);
     return st ? rsh_comm_agree(k->stash->comm, st)
-              : RSH_OK; /* the other ranks have the tensor and get this status in their next call */
+              : RSH_OK; /* the other ranks have the tensor; they get this status in their next call */
 }
 
 static rsh_status read_original(const rsh_ticket *k, rsh_tensor **out) {

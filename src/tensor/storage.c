@@ -1,7 +1,7 @@
 /* Storage: reference-counted memory of the library or of the caller. */
 #include "tensor/storage.h"
 
-/* Threads reserve numbers in blocks, so that they rarely contend for the counter. */
+/* Returns the next serial number.  Threads reserve numbers in blocks, so that they rarely contend for the counter. */
 static uint64_t next_serial(void) {
     enum { BLOCK = 1024 };
     static atomic_uint_fast64_t blocks;

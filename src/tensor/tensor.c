@@ -6,8 +6,9 @@
 #include "tensor/storage.h"
 
 struct rsh_tensor {
-    rshi_storage *storage; /* one reference */
-    char *data;            /* element 0,...,0, which may be anywhere in the storage because strides may be negative */
+    rshi_storage *storage; /* the tensor owns one reference */
+    /* address of element 0,...,0, which may be anywhere in the storage because strides may be negative */
+    char *data;
     rsh_dtype dtype;
     int ndim;
     int64_t count;
@@ -58,7 +59,7 @@ static rsh_status find_reach(const rsh_tensor *t, reach *out) {
 static rshi_span span_of(const rsh_tensor *t, const void *data) {
     uintptr_t first = (uintptr_t)data, item = rsh_dtype_size(t->dtype);
     reach r = {0, 0};
-    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* checked when t was created */
+    if (!t->count || find_reach(t, &r)) return (rshi_span){first, first}; /* this was checked when t was created */
     return (rshi_span){first + (uintptr_t)r.low * item, first + ((uintptr_t)r.high + 1) * item};
 }
 
@@ -80,10 +81,11 @@ static rsh_status set_form(rsh_tensor *t, rsh_dtype dtype, int ndim, const int64
     return find_reach(t, &r);
 }
 
-/* Allocates a tensor with the given form, and takes over the reference to the storage. */
+/* Allocates a tensor with the given shape and strides, and takes over the reference to the storage. */
 static rsh_status new_from_form(rsh_tensor *form, rshi_storage *storage, char *data, rsh_tensor **out) {
     rsh_tensor *t =
-        storage ? rshi_alloc_data(sizeof *t, false) : NULL; /* small and frequent, so freed blocks are kept for reuse */
+        /* freed blocks are kept for reuse, because tensors are small and frequent */
+        storage ? rshi_alloc_data(sizeof *t, false) : NULL;
     if (!t) return rshi_nomem();
     *t = *form;
     t->storage = storage;
@@ -124,13 +126,13 @@ rsh_status rsh_tensor_wrap(void *data, rsh_dtype dtype, int ndim, const int64_t 
                                         span.end - span.start, deleter, ctx);
     rsh_status st = new_from_form(&form, s, data, out);
     if (st && s) {
-        s->deleter = NULL; /* the caller keeps the memory */
+        s->deleter = NULL; /* the caller keeps ownership of the memory */
         rshi_storage_drop(s);
     }
     return st;
 }
 
-/* Checks that `form`, which is not empty and starts `at` elements into the storage, does not exceed it. */
+/* Checks that `form`, which is not empty and starts `at` elements into the storage, is inside the storage. */
 static rsh_status check_inside(const rshi_storage *s, const rsh_tensor *form, int64_t at) {
     int64_t room = (int64_t)(s->bytes / rsh_dtype_size(form->dtype)), low, high;
     reach r;
@@ -174,7 +176,7 @@ const int64_t *rsh_tensor_shape(const rsh_tensor *t) { return t ? t->shape : NUL
 const int64_t *rsh_tensor_strides(const rsh_tensor *t) { return t ? t->strides : NULL; }
 int64_t rsh_tensor_count(const rsh_tensor *t) { return t ? t->count : 0; }
 
-/* Strides of dims of size 1 are ignored. */
+/* Returns whether the tensor is dense; strides of dims of size 1 are ignored. */
 bool rsh_tensor_dense(const rsh_tensor *t) {
     int64_t step = 1;
     if (!t) return false;

@@ -1,4 +1,4 @@
-/* Views: a box of a tensor, and a tensor with two dims swapped. */
+/* Views: narrows a tensor to a box, and swaps two of its dims. */
 #include <reshard/tensor.h>
 
 #include <string.h>

@@ -29,7 +29,7 @@ rsh_status rsh_torch_zeros(const rsh_spec *spec, int ndim, const int64_t *size, 
     return new_tensor(spec, ndim, size, opts, true, out);
 }
 
-/* Frees a tensor that could not be filled. */
+/* Returns the tensor; frees it if it could not be filled. */
 static rsh_status finish_tensor(rsh_status st, rsh_torch_tensor *t, rsh_torch_tensor **out) {
     if (st)
         rsh_torch_free(t);

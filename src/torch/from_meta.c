@@ -1,5 +1,5 @@
-/* From metadata: creates a sharded tensor from this rank's shards or tensor and a description of the whole, which is
- * not compared with other ranks.  Local. */
+/* From metadata: creates a sharded tensor from this rank's shards or tensor and a description of the whole tensor.
+ * This is local; the description is not compared with other ranks. */
 #include "torch/impl.h"
 
 /* ---- shards and metadata ---- */
@@ -57,7 +57,7 @@ static rsh_status check_shards(int64_t n, const rsh_shard *shards, const rsh_ten
     return rshi_shards_check(m->nshards, m->shards, m->ndim, m->size);
 }
 
-/* `spec` is given or inferred. */
+/* Creates a tensor from shards.  The spec is given or inferred. */
 static rsh_status create_from_shards(int64_t n, const rsh_shard *shards, const rsh_tensor_meta *meta,
                                      const rsh_spec *spec, rsh_group *group, rsh_torch_tensor **out) {
     rshi_outline o;

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank sends about itself, followed by the metadata of its shards. */
+/* The record that a rank sends about itself, followed by the metadata of its shards. */
 typedef struct account {
     int64_t nshards;
     int32_t ndim;
-    int64_t size[RSH_MAX_NDIM]; /* of the whole tensor; -1: to be computed */
-    rsh_tensor_props props;     /* of its shards, if it has any */
+    int64_t size[RSH_MAX_NDIM]; /* size of the whole tensor; -1: to be computed */
+    rsh_tensor_props props;     /* properties of the rank's shards, if it has any */
 } account;
 
 /* ---- checks of this rank alone ---- */
@@ -79,7 +79,7 @@ static const rsh_shard_meta *shards_of(const rsh_objects *o, int rank) {
 }
 
 static rsh_status compare_accounts(const rsh_objects *o) {
-    int first = -1; /* first rank that has shards */
+    int first = -1; /* the first rank that has shards */
     const account *zero = account_of(o, 0);
     for (int r = 0; r < o->n; r++) {
         const account *a = account_of(o, r);
@@ -97,7 +97,7 @@ static rsh_status compare_accounts(const rsh_objects *o) {
 /* The whole tensor, from the data of all ranks. */
 typedef struct whole {
     int64_t n;
-    rsh_shard_meta *shards; /* owned; by rank, then in the order in which each rank gave them */
+    rsh_shard_meta *shards; /* owned: all shards by rank, then in the order in which each rank passed them */
     int ndim;
     int64_t size[RSH_MAX_NDIM];
     rsh_tensor_props props;
@@ -124,7 +124,7 @@ static bool is_open(const whole *w) {
     return false;
 }
 
-/* Sizes that the caller gave must match the computed ones. */
+/* Checks that sizes that the caller gave match the computed ones. */
 static rsh_status check_given_size(const account *given, const whole *w) {
     for (int d = 0; d < w->ndim; d++)
         RSH_REQUIRE(given->size[d] < 0 || given->size[d] == w->size[d], RSH_EVALUE,
@@ -133,7 +133,7 @@ static rsh_status check_given_size(const account *given, const whole *w) {
     return RSH_OK;
 }
 
-/* Computes size and offsets: one shard per rank, stacked along dim 0 in rank order. */
+/* Computes size and offsets if each rank has one shard: the shards are stacked along dim 0 in rank order. */
 static rsh_status stack_shards(const rsh_objects *o, whole *w) {
     for (int r = 0; r < o->n; r++)
         RSH_REQUIRE(account_of(o, r)->nshards == 1, RSH_EVALUE,

@@ -50,7 +50,7 @@ void rsh_shard_clear(rsh_shard *s) {
     s->tensor = NULL;
 }
 
-/* Metadata from the user; validate it. */
+/* Validates a shard, whose metadata come from the user. */
 rsh_status rshi_shard_check(const rsh_shard *s, int64_t i) {
     RSH_REQUIRE(s->tensor, RSH_EVALUE, "shard %lld has no tensor", (long long)i);
     RSH_REQUIRE(s->props.layout == RSH_STRIDED, RSH_EVALUE, "shard %lld must be strided", (long long)i);

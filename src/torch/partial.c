@@ -7,7 +7,7 @@
 
 struct rsh_partial {
     rsh_group *group, *world; /* borrowed; `world` counts its tensors */
-    rsh_sharded *sharded;     /* owned; "f32[5,4] on x=W sum(x)", one part on every rank */
+    rsh_sharded *sharded;     /* owned: the tensor with layout "f32[5,4] on x=W sum(x)", one part on every rank */
 };
 
 /* ---- creating ---- */

@@ -36,7 +36,7 @@ static rsh_status build_by_rank(int ndim, const int64_t *size, const rsh_spec *s
     return st;
 }
 
-/* Results are written only on success, so they are first computed in temporary memory. */
+/* Results are written only on success, so they are computed in temporary memory first. */
 rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *spec, int W, rsh_shard_meta *by_rank,
                                 int *ranks) {
     RSH_REQUIRE(spec && W > 0 && by_rank, RSH_EVALUE, "metadata by rank: spec, ranks and out must not be NULL");
@@ -55,7 +55,7 @@ rsh_status rsh_reshard_metadata(int ndim, const int64_t *size, const rsh_spec *s
 typedef struct moving {
     rsh_group *group;
     rsh_comm *comm;
-    rsh_shard_meta *from, *to; /* owned, by rank */
+    rsh_shard_meta *from, *to; /* owned: boxes before and after, by rank */
     rsh_torch_tensor *made;    /* owned */
     rsh_sharded *src;          /* owned */
 } moving;
@@ -116,7 +116,7 @@ static rsh_status move_chunk(const rsh_tensor *local, int ndim, const int64_t *s
                          m.made ? m.made->sharded : NULL, NULL);
     if (!st) {
         *out = m.made->shards[0];
-        m.made->sharded->part[0] = NULL; /* now owned by the caller */
+        m.made->sharded->part[0] = NULL; /* the caller owns the part now */
         memcpy(by_rank, m.to, (size_t)m.comm->size * sizeof *by_rank);
     }
     rsh_sharded_free(m.src);

@@ -13,7 +13,7 @@ typedef struct wish {
     int64_t shape[RSH_MAX_NDIM];
 } wish;
 
-/* One call. */
+/* State of one call. */
 typedef struct cutting {
     const char *name;
     const rsh_tensor *tensor;
@@ -54,7 +54,7 @@ static rsh_status write_wish(const cutting *c, char **out, size_t *bytes) {
     return RSH_OK;
 }
 
-/* Equal specs may have different texts, because a dim may be given as negative. */
+/* Returns whether two specs are equal.  Their texts may differ, because a dim may be given as negative. */
 static bool same_spec(const char *a, const char *b, int ndim) {
     rsh_spec *x = NULL, *y = NULL;
     if (!strcmp(a, b)) return true;
@@ -85,7 +85,7 @@ static rsh_status compare_wishes(const rsh_objects *o) {
     return RSH_OK;
 }
 
-/* Collective.  Every rank reaches the same verdict. */
+/* Compares the arguments of all ranks; collective.  Every rank reaches the same verdict. */
 static rsh_status agree_on_arguments(cutting *c, const rsh_torch_tensor *const *out) {
     char *mine = NULL;
     size_t bytes = 0;

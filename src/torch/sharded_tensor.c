@@ -1,4 +1,4 @@
-/* Sharded tensor: one of the core with a spec, properties and a group, and its getters. */
+/* Sharded tensor: a sharded tensor of the core with a spec, properties and a group, and its getters. */
 #include "torch/impl.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static rsh_status wrap_sharded(rsh_group *group, const rsh_spec *spec, const rsh
     return RSH_OK;
 }
 
-/* The parts of the core's tensor are the entries of the metadata that this rank owns, in the same order. */
+/* Wraps the core's tensor.  Its parts are the entries of the metadata that this rank owns, in the same order. */
 static rsh_status wrap_outline(const rshi_outline *o, rsh_sharded *sharded, rsh_torch_tensor **out) {
     RSH_TRY(wrap_sharded(o->group, o->spec, &o->props, sharded, out));
     int64_t at = rshi_outline_next_owned(o, 0);
@@ -141,7 +141,8 @@ rsh_status rshi_torch_meta_new(const rsh_torch_tensor *t, rsh_tensor_meta **out)
     return rsh_spec_build(t->spec, rsh_torch_ndim(t), rshi_torch_shape(t), &t->props, out);
 }
 
-/* Only one thread uses a tensor at a time, so the cached metadata can be created through a const pointer. */
+/* Returns the metadata, created on first use.  Only one thread uses a tensor at a time, so this may happen through a
+ * const pointer. */
 const rsh_tensor_meta *rsh_torch_meta(const rsh_torch_tensor *t) {
     if (t && !t->meta) rshi_torch_meta_new(t, &((rsh_torch_tensor *)t)->meta);
     return t ? t->meta : NULL;

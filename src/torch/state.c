@@ -107,7 +107,7 @@ static rsh_status read_head(const char *data, size_t bytes, uint64_t lengths[3])
     return RSH_OK;
 }
 
-/* Computes the bytes of a rank's shards from the metadata; false: overflow. */
+/* Computes the bytes of a rank's shards from the metadata; returns false on overflow. */
 static bool owned_bytes(const rsh_tensor_meta *m, int rank, uint64_t *out) {
     int64_t sum = 0, count, bytes;
     for (int64_t i = 0; i < m->nshards; i++) {
@@ -120,7 +120,7 @@ static bool owned_bytes(const rsh_tensor_meta *m, int rank, uint64_t *out) {
     return true;
 }
 
-/* Pieces are hashed in the way they were written: shard by shard. */
+/* Checks the hash.  Bytes are hashed in the way they were written: shard by shard. */
 static rsh_status check_hash(const char *data, size_t bytes, const uint64_t lengths[3], const rshi_state *s) {
     const char *at = data + RSHI_STATE_HEAD;
     uint64_t hash = rshi_hash(data, RSHI_STATE_HEAD, 0), saved;

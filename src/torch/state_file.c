@@ -27,7 +27,7 @@ static int append_bytes(void *ctx, const char *data, size_t bytes) {
     return 0;
 }
 
-/* Creates one object, which takes ownership of the bytes. */
+/* Creates a single object that takes ownership of the bytes. */
 static rsh_status make_object(buffer *b, rsh_objects **out) {
     rsh_objects *o = RSHI_NEW(rsh_objects);
     if (!o) return rshi_nomem();
@@ -70,7 +70,7 @@ static rsh_status save_to(const rsh_torch_tensor *t, const char *path) {
     return rshi_fail(RSH_EIO, "cannot write \"%.300s\": %s", path, strerror(closed ? number : errno));
 }
 
-/* The file is written under a temporary name and then renamed, so that it is always complete. */
+/* Saves to a file, which is written under a temporary name and then renamed, so that it is always complete. */
 rsh_status rsh_torch_save_file(const rsh_torch_tensor *t, const char *path) {
     RSH_REQUIRE(t && path && path[0], RSH_EVALUE,
                 "rsh_torch_save_file: t must not be NULL, and path must not be NULL or empty");

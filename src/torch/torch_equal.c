@@ -1,4 +1,4 @@
-/* Equal: compares two sharded tensors; every rank gets the answer. */
+/* Equal: compares two sharded tensors.  Every rank gets the same answer. */
 #include "torch/impl.h"
 
 #include "math/math.h"
@@ -36,7 +36,8 @@ static rsh_status check_arguments(const rsh_torch_tensor *b, const measure *m, c
     return RSH_OK;
 }
 
-/* One exchange: each rank sends its verdict; if they differ, some rank has found a difference. */
+/* Compares the shards of all ranks with one exchange: each rank sends its verdict; if verdicts differ, some rank has
+ * found a difference. */
 static rsh_status compare_all(const rsh_torch_tensor *a, const rsh_torch_tensor *b, const measure *m, bool *out) {
     RSH_REQUIRE(a, RSH_EVALUE, "rsh_torch_equal: a, b and out must not be NULL");
     bool same = false, mine = false;

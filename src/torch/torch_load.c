@@ -66,16 +66,16 @@ rsh_status rsh_torch_load(const void *data, size_t bytes, rsh_torch_tensor **out
 
 /* ---- with another spec ---- */
 
-/* A box whose data this rank has; in the list of all ranks, a box and a rank. */
+/* A box whose data this rank has; in the list of all ranks, a box and a rank that has its data. */
 typedef struct held_box {
     rsh_shard_meta meta; /* placement.rank: the rank that has it */
-    const char *data;    /* on this rank */
+    const char *data;    /* the data, on this rank */
 } held_box;
 
-/* What a rank sends, followed by its boxes. */
+/* The record that a rank sends, followed by its boxes. */
 typedef struct offer {
     int64_t nboxes;
-    int32_t known; /* 0: this rank has no state, so the other members are not set */
+    int32_t known; /* 0: this rank has no state, so the other members of the record are not set */
     int32_t ndim;
     int64_t size[RSH_MAX_NDIM];
     rsh_tensor_props props;
@@ -84,7 +84,7 @@ typedef struct offer {
 typedef struct loading {
     rsh_group *group;
     rsh_comm *comm;
-    held_box *own; /* owned; nonempty boxes, each once */
+    held_box *own; /* owned: nonempty boxes, each once */
     int64_t nown, room;
     offer mine;
     char *message; /* owned */
@@ -95,7 +95,7 @@ typedef struct loading {
 
 static rsh_status add_box(loading *l, const rsh_shard_meta *m, const char *data) {
     for (int64_t i = 0; i < l->nown; i++)
-        if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* a duplicate */
+        if (rshi_same_box(&l->own[i].meta, m)) return RSH_OK; /* the box is a duplicate */
     RSH_TRY(RSHI_GROW(l->own, l->nown + 1, &l->room));
     l->own[l->nown] = (held_box){*m, data};
     l->own[l->nown++].meta.placement = (rsh_remote_device){.rank = l->comm->rank, .device = {RSH_DEVICE_CPU, -1}};
@@ -186,7 +186,7 @@ static const rsh_shard_meta **list_boxes(const loading *l, int64_t *n) {
     return list;
 }
 
-/* Merges equal boxes into one with all ranks that have it; `ranks` has room for all entries of the list. */
+/* Merges equal boxes into one box with all ranks that have it; `ranks` has room for all entries of the list. */
 static int64_t join_boxes(const rsh_shard_meta **list, int64_t n, int64_t *ranks, rsh_ranked_box *boxes) {
     int64_t k = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -228,7 +228,7 @@ static int by_own_box(const void *x, const void *y) {
     return by_box(&a, &b);
 }
 
-/* This rank's parts are in the order of the boxes, which all ranks have sorted. */
+/* Wraps this rank's parts.  They are in the order of the boxes, which all ranks have sorted. */
 static rsh_status wrap_own(loading *l, const rsh_layout *layout, rsh_sharded **out) {
     rsh_memory *memory = rshi_calloc((size_t)l->nown, sizeof *memory);
     if (!memory) return rshi_nomem();

@@ -41,7 +41,8 @@ static bool same_size(const rsh_torch_tensor *a, const rsh_torch_tensor *b) {
            !memcmp(rshi_torch_shape(a), rshi_torch_shape(b), (size_t)ndim * sizeof(int64_t));
 }
 
-/* Tensors that are compared usually have the same spec; metadata are created and compared only if they do not. */
+/* Returns whether two tensors are cut in the same way.  Tensors usually have the same spec; only if they do not, their
+ * metadata are created and compared. */
 rsh_status rshi_torch_cut_alike(const rsh_torch_tensor *a, const rsh_torch_tensor *b, bool *out) {
     rsh_tensor_meta *x = NULL, *y = NULL;
     *out = same_size(a, b);

@@ -35,7 +35,7 @@ static rsh_status choose_whole(const rsh_torch_tensor *t, const rsh_tensor *out,
     return rsh_tensor_view(out, 0, rsh_tensor_ndim(out), rsh_tensor_shape(out), rsh_tensor_strides(out), arrived);
 }
 
-/* Creates the layout of the whole tensor on rank dst, or with -1 on every rank. */
+/* Creates the layout of the whole tensor on rank dst; -1: on every rank. */
 static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **out) {
     int ndim = rsh_torch_ndim(t);
     if (dst >= 0) return rsh_layout_whole(rsh_torch_dtype(t), ndim, rshi_torch_shape(t), dst, out);
@@ -45,7 +45,7 @@ static rsh_status whole_layout(const rsh_torch_tensor *t, int dst, rsh_layout **
     return rsh_layout_new(&d, out);
 }
 
-/* If `out` is NULL, this rank receives nothing. */
+/* Prepares to receive the whole tensor; if `out` is NULL, this rank receives nothing. */
 static rsh_status prepare_whole(const rsh_torch_tensor *t, int dst, const rsh_tensor *out, rsh_tensor **arrived,
                                 rsh_sharded **whole) {
     rsh_layout *l;
@@ -93,7 +93,7 @@ rsh_status rsh_torch_reshard(const rsh_torch_tensor *t, const rsh_spec *to, rsh_
     return rsh_torch_reshard_with(t, to, NULL, out);
 }
 
-/* If the spec is unchanged and the caller allows it, creates a tensor on the same memory. */
+/* Creates a tensor on the same memory, if the spec is unchanged and the caller allows it. */
 static rsh_status alias_tensor(const rsh_torch_tensor *t, bool result, rsh_torch_tensor **out) {
     rsh_torch_tensor *made = NULL;
     rsh_status st = result ? rshi_torch_share(t, &t->props, &made)
@@ -113,7 +113,7 @@ rsh_status rsh_torch_reshard_with(const rsh_torch_tensor *t, const rsh_spec *to,
     RSH_REQUIRE(t, RSH_EVALUE, "rsh_torch_reshard: t is NULL");
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
     bool readable =
-        !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* otherwise the move reports the error on all ranks */
+        !RSHI_READ_OPTIONS(opts, RSH_PLAN_OPTS_INIT, &o); /* if this fails, the move reports the error on all ranks */
     if (readable && o.may_alias && rsh_spec_equal(t->spec, to, rsh_torch_ndim(t)))
         return alias_tensor(t, out != NULL, out);
     rsh_status st = prepare_reshard(t, to, out != NULL, &made);

@@ -18,7 +18,8 @@ static rsh_status print_shard(const rsh_shard *s, const rsh_sink *sink) {
     return rsh_tensor_print(s->tensor, sink);
 }
 
-/* The text of a spec may be longer than the buffer of rshi_sink_format. */
+/* Prints the tensor.  The text of a spec is written separately, because it may be longer than the buffer of
+ * rshi_sink_format. */
 rsh_status rsh_torch_print(const rsh_torch_tensor *t, const rsh_sink *sink) {
     RSH_REQUIRE(t && sink && sink->write, RSH_EVALUE, t ? "print: sink is NULL" : "print: sharded tensor is NULL");
     RSH_TRY(rshi_sink_text(sink, "ShardedTensor("));

@@ -1,8 +1,8 @@
-/* Flag: polls for a short while, yields, then sleeps in the kernel.
+/* Flag: a waiter polls for a short while, yields, then sleeps in the kernel.
  *
  * No wake-up is lost: a sleeper increments `sleepers` before it reads the value for the last time, and a poster sets
  * the value before it reads `sleepers`.  Both are sequentially consistent, so at least one of them sees the other.  The
- * kernel compares the value again before it puts the sleeper to sleep.  Sleeps are bounded all the same, because a rank
+ * kernel compares the value again before it puts the sleeper to sleep.  Sleeps are bounded nevertheless, because a rank
  * that leaves cannot find every flag on which others sleep. */
 #include "wait/wait.h"
 
@@ -16,12 +16,12 @@
 
 #define NAP 0.05 /* seconds of one sleep */
 #define DEFAULT_TIMEOUT 1800.0
-#define PARTING 0.002 /* seconds between two moves of a thread to another core, at least */
+#define PARTING 0.002 /* seconds, at least, between two moves of a thread to another core */
 
 /* Operations of the system call futex.  <linux/futex.h> defines them too, but not every C library installs it. */
 enum { WAIT = 0, WAKE = 1, ONE_PROCESS = 128 };
 
-/* The half of the value that the kernel compares: the low one, because it changes with every post. */
+/* Returns the half of the value that the kernel compares: the lower half, because it changes with every post. */
 static void *futex_word(rshi_flag *flag) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return (char *)&flag->value + 4;
@@ -44,9 +44,10 @@ bool rshi_flag_is_near(const rshi_flag *flag) {
     return atomic_load_explicit(&((rshi_flag *)flag)->core, memory_order_relaxed) == sched_getcpu() + 1;
 }
 
-/* Two ranks on the same core that wait for each other alternate through the scheduler, which is slow and which the
- * scheduler does not correct.  If there are enough cores, the waiting rank moves to another one by removing this core
- * from its affinity mask for a moment.  This is done rarely, because there may be good reasons for the placement.
+/* Moves this thread to another core.  Two ranks on the same core that wait for each other alternate through the
+ * scheduler, which is slow, and the scheduler does not correct it.  If there are enough cores, the waiting rank moves
+ * to another one by removing this core from its affinity mask for a moment.  This is done rarely, because there may be
+ * good reasons for the placement.
  *
  * Others may change the affinity of this thread (taskset -p, a launcher that binds late), and their setting has
  * precedence: a mask that this thread did not set is kept.  The kernel cannot compare and set in one call, so a change
@@ -116,7 +117,7 @@ void rshi_flag_rouse(rshi_flag *flag, bool one_process) { wake_sleepers(flag, IN
 int rshi_cores(void) {
     cpu_set_t set;
     if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* there may be more cores than a cpu_set_t holds */
     return n > 0 ? (int)n : 1;
 }
 
@@ -148,10 +149,10 @@ rsh_status rshi_report_all_late(double waited, double timeout) {
                      waited, timeout);
 }
 
-/* A rank with its own core polls for a microsecond or two; a rank that shares its core would only delay the rank it
- * waits for.  Then it yields for about as long as a sleep and a wake-up cost together (20 us and more in a virtual
- * machine): on a free core this amounts to polling, on a busy one it gives way.  With many ranks the yields themselves
- * are the load, so it sleeps almost at once. */
+/* Chooses how long a waiter polls and yields.  A rank with its own core polls for a microsecond or two; a rank that
+ * shares its core would only delay the rank it waits for.  Then it yields for about as long as a sleep and a wake-up
+ * cost together (20 us and more in a virtual machine): on a free core this amounts to polling, on a busy core other
+ * threads run.  With many ranks the yields themselves are the load, so it sleeps almost at once. */
 rshi_patience rshi_patience_for(int ranks, bool one_process, double timeout) {
     int cores = rshi_cores();
     return (rshi_patience){

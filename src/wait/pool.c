@@ -12,21 +12,21 @@
 #include <string.h>
 
 #define OPEN ((uint64_t)1)
-#define ENTRANT ((uint64_t)2) /* added to `entered` by a worker */
+#define ENTRANT ((uint64_t)2) /* added to `entered` by each worker that enters */
 
 typedef void (*task_fn)(void *ctx, int64_t i, int worker);
 
 typedef struct worker {
     struct rsh_pool *pool;
-    int index; /* 1..size-1; 0 is the caller */
+    int index; /* 1 to size - 1; the caller has index 0 */
     pthread_t thread;
 } worker;
 
 struct rsh_pool {
     rshi_flag jobs;   /* number of jobs so far; idle workers wait on it */
-    rshi_flag vacant; /* the last job that all workers have left; the caller waits on it */
+    rshi_flag vacant; /* the last job that all workers have left; the caller waits for it */
     _Alignas(64) _Atomic uint64_t entered;
-    _Alignas(64) _Atomic int64_t next; /* task */
+    _Alignas(64) _Atomic int64_t next; /* the next task to take */
     /* Written by the caller while the job is closed and no worker is inside. */
     _Alignas(64) task_fn task;
     void *ctx;
@@ -34,7 +34,7 @@ struct rsh_pool {
     uint64_t job;
     atomic_bool quit;
     int size;
-    uint32_t process; /* the process that has the threads */
+    uint32_t process; /* the process to which the threads belong */
     rshi_patience patience;
     worker workers[]; /* [size]; entry 0 is unused */
 };
@@ -56,15 +56,15 @@ static bool enter_job(rsh_pool *pool) {
     return false;
 }
 
-/* The last worker to leave a closed job tells the caller.  The job number is read before, while the caller cannot begin
- * another job. */
+/* Leaves a job.  The last worker to leave a closed job tells the caller.  The job number is read before, while the
+ * caller cannot begin another job. */
 static void leave_job(rsh_pool *pool) {
     uint64_t job = pool->job;
     uint64_t before = atomic_fetch_sub_explicit(&pool->entered, ENTRANT, memory_order_acq_rel);
     if (before == ENTRANT) rshi_flag_post(&pool->vacant, job, true);
 }
 
-/* Workers wait without a timeout. */
+/* Check function of waiting workers, which have no timeout. */
 static rsh_status no_check(void *ctx, double waited) {
     (void)ctx, (void)waited;
     return RSH_OK;
@@ -112,7 +112,7 @@ static void stop_workers(rsh_pool *pool, int last) {
     for (int i = 1; i <= last; i++) pthread_join(pool->workers[i].thread, NULL);
 }
 
-/* Workers must not handle the program's signals, so they start with all signals blocked. */
+/* Starts a worker with all signals blocked, because workers must not handle the program's signals. */
 static int start_worker(worker *w) {
     sigset_t all, before;
     sigfillset(&all);
@@ -145,7 +145,7 @@ rsh_status rsh_pool_new(int n, rsh_pool **out) {
     pool->size = size;
     pool->process = rshi_process_new();
     pool->patience = rshi_patience_for(size, true, 1);
-    pool->patience.nap = 3600; /* nobody leaves a pool, so there is nothing to check between sleeps */
+    pool->patience.nap = 3600; /* no worker leaves a pool, so there is nothing to check between sleeps */
     rsh_status st = start_workers(pool);
     if (st) {
         rshi_free_data(pool, pool_bytes(size));

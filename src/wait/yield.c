@@ -1,9 +1,9 @@
 /* Yield: a waiter yields its core as long as that costs little.
  *
- * On a free core, sched_yield amounts to polling.  On a core where another thread computes it takes whole time slices:
- * the kernel schedules a yielding thread after all others, again with every yield, whereas a thread that wakes up from
- * a sleep runs soon.  So after a long yield the waiter sleeps instead, and no thread of this process yields for a
- * while: a short one at first, then twice as long each time a yield takes long again. */
+ * On a free core, sched_yield amounts to polling.  If another thread computes on the core, a yield takes whole time
+ * slices: the kernel schedules a yielding thread after all others, again with every yield, whereas a thread that wakes
+ * up from a sleep runs soon.  So after a long yield the waiter sleeps instead, and no thread of this process yields for
+ * a while.  That period is short at first, and doubles each time a yield takes long again. */
 #include "wait/wait.h"
 
 #include <sched.h>
@@ -12,8 +12,8 @@
 #define SHORTEST 0.005 /* seconds without a yield after the first long one */
 #define LONGEST 0.8
 
-/* The time until which no thread yields, and the length of that period.  If two threads write both at once, the mixture
- * is as good as either. */
+/* The time until which no thread yields, and the length of that period.  If two threads write both at once, a mixture
+ * of their values does no harm. */
 static _Atomic double until, span;
 
 static double load_relaxed(_Atomic double *x) { return atomic_load_explicit(x, memory_order_relaxed); }

@@ -1,4 +1,4 @@
-/* Farewells of a link: sending and receiving them, and how waiting ranks react. */
+/* Farewells of a link: sends and receives them, and determines how waiting ranks react. */
 #include "wire/wire.h"
 
 #include <stdio.h>
@@ -6,12 +6,12 @@
 
 #define HEARING 10.0 /* seconds in which the rest of a farewell must arrive */
 #define ASKING 0.03  /* seconds between two checks of the node, which asks the kernel */
-#define GRACE 0.2    /* seconds in which the farewell of a rank that its node misses may still arrive */
+#define GRACE 0.2    /* seconds in which a farewell may still arrive from a rank whose end the node has noticed */
 #define PARTING 0.1  /* seconds to send a farewell if there is no link */
 
 /* ---- receiving ---- */
 
-/* Receives a message whose arrival was announced, at l->ear. */
+/* Receives, at l->ear, a message whose arrival was announced. */
 static rsh_status receive_now(rshi_link *l, int peer, int tag, size_t bytes) {
     rshi_vigil v = {0};
     int64_t left = 1;
@@ -62,7 +62,8 @@ static bool is_missed(const rshi_link *l, int r, uint64_t steps) {
     return l->farewells[r].heard && l->farewells[r].steps < steps;
 }
 
-/* Prefers a rank that failed to one that has left, because its message says more. */
+/* Finds a rank that has gone.  A rank that failed takes precedence over one that left normally, because its message
+ * says more. */
 static int find_missed(const rshi_link *l, uint64_t steps) {
     if (!l->heard) return -1;
     if (l->speaker >= 0 && is_missed(l, l->speaker, steps)) return l->speaker;
@@ -71,8 +72,8 @@ static int find_missed(const rshi_link *l, uint64_t steps) {
     return -1;
 }
 
-/* Only the message of the first failure was kept; later failures follow from it.  If that rank left with RSH_EPEER, its
- * message names the rank that failed first. */
+/* Reports a rank that has gone.  Only the message of the first failure was kept; later failures follow from it.  If
+ * that rank left with RSH_EPEER, its message names the rank that failed first. */
 static rsh_status report_missed(const rshi_link *l, int r) {
     const rshi_farewell *f = &l->farewells[r];
     if (f->status == RSH_OK) return rshi_fail(RSH_EPEER, "rank %d has left", r);
@@ -82,8 +83,8 @@ static rsh_status report_missed(const rshi_link *l, int r) {
                      rsh_status_name(l->farewells[l->speaker].status), l->sentence);
 }
 
-/* Checks for a near rank that its node misses and that sent no farewell.  A rank that leaves regularly sends it first,
- * but the wire may be slower, so each such rank gets some time.  A pause between two checks does not use up that
+/* Checks for a rank of this node that has gone without a farewell.  A rank that leaves normally sends it first, but the
+ * wire may be slower than the node, so each such rank gets some time.  A pause between two checks does not use up that
  * time. */
 static rsh_status check_neighbours(rshi_link *l) {
     rsh_status st = RSH_OK;
@@ -103,7 +104,8 @@ static rsh_status check_neighbours(rshi_link *l) {
     return rshi_watch_look(&l->missed, 2 * ASKING) < GRACE ? RSH_OK : st;
 }
 
-/* Other ranks time out at about the same time; if one has given up meanwhile, its message says more. */
+/* Fails after a timeout.  Other ranks time out at about the same time; if one has given up meanwhile, its message says
+ * more, and is used. */
 static rsh_status fail_after_timeout(rshi_link *l, uint64_t steps, double seconds) {
     if (l->said) return rshi_report_all_late(seconds, l->patience.timeout);
     RSH_TRY(rshi_link_call(l));
@@ -137,7 +139,8 @@ void rshi_link_leave(rshi_link *l, rsh_status status, const char *detail) {
     }
 }
 
-/* Sent by a rank that has no memory for its own message; static, because the wire may read it at any later time. */
+/* Detail of a farewell from a rank that has no memory for its own message.  It is static, because the wire may read it
+ * at any later time. */
 static const char no_memory[] = "out of memory for a comm";
 static const rshi_farewell_words no_words = {RSH_ENOMEM, 0, sizeof no_memory};
 

@@ -1,17 +1,17 @@
-/* Link: bounded waits on a wire, and the messages that they wait for.
+/* Link: waits on a wire with a time limit, and the messages of these waits.
  *
  * A wait tests its messages, yields, then sleeps; after every sleep it checks for farewells.  No wait lasts longer than
- * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed sends no farewell, but its node
- * notices. */
+ * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed sends no farewell, but its node notices.
+ * */
 #include "wire/wire.h"
 
 #include <time.h>
 
 #define AWAKE 0.002      /* seconds of yielding before the first sleep */
-#define SHORT_NAP 20000L /* nanoseconds */
+#define SHORT_NAP 20000L /* nanoseconds of the first sleeps */
 #define LONG_NAP 1000000L
 #define CANCELLING 0.1  /* seconds that cancelled messages may take to stop */
-#define DESK 65536      /* bytes, or more if there are many ranks */
+#define DESK 65536      /* bytes of the desk; more if there are many ranks */
 #define PLACE 256       /* bytes of the desk for each rank, at least */
 
 /* ---- a wait ---- */
@@ -151,8 +151,8 @@ rsh_status rshi_link_new(const rsh_wire *wire, rshi_link **out) {
     return RSH_OK;
 }
 
-/* Have all others left regularly, and received this rank's farewell?  False if one has failed, or after
- * RESHARD_TIMEOUT. */
+/* Returns whether all others have left normally and received this rank's farewell.  Returns false if one has failed, or
+ * after RESHARD_TIMEOUT. */
 static bool part_in_order(rshi_link *l) {
     rshi_vigil v = {0};
     int64_t left = 0;
@@ -183,7 +183,7 @@ static int64_t count_pending(rshi_link *l) {
     return left;
 }
 
-/* Messages to a dead rank keep their memory, because it is not known when the wire stops using it. */
+/* Closes the link.  Messages to a dead rank keep their memory, because it is not known when the wire stops using it. */
 void rshi_link_close(rshi_link *l) {
     bool orderly = l->status == RSH_OK && part_in_order(l);
     bool used = count_pending(l) > 0;

@@ -75,8 +75,8 @@ rsh_status rshi_link_allgather(rshi_link *l, const void *mine, void *all, size_t
 
 /* ---- bcast ---- */
 
-/* Binomial tree: places are counted from the root, the parent clears the lowest set bit, and the children set one lower
- * bit. */
+/* Forwards along the binomial tree.  Places are counted from the root; the parent of a place clears its lowest set bit,
+ * and the children set one lower bit. */
 static rsh_status forward_to_children(rshi_link *l, int root, int place, int lowest, size_t bytes) {
     int used = 0, size = l->wire.size;
     rsh_status st = RSH_OK;

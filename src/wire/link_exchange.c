@@ -13,14 +13,14 @@
 
 #include <string.h>
 
-#define AT_ONCE 64            /* sizes in a message of the comparison */
+#define AT_ONCE 64            /* sizes in one message of the comparison */
 #define ROOM ((int64_t)2 << 20) /* bytes of pieces in flight in one direction */
-#define AT_LEAST 8            /* pieces in flight, at least, whatever their size */
+#define AT_LEAST 8            /* pieces in flight, at least, even if they are large */
 
 /* The first record that a rank sends. */
 typedef struct card {
-    int64_t status;         /* not RSH_OK: the rank is out of memory, and nothing is exchanged */
-    uint64_t difference[2]; /* sum over its sends less sum over its receives */
+    int64_t status;         /* if not RSH_OK: the rank is out of memory, and nothing is exchanged */
+    uint64_t difference[2]; /* sum over its sends minus sum over its receives */
 } card;
 
 _Static_assert(sizeof(card) <= RSHI_LINK_CARD && sizeof(rshi_mismatch) <= RSHI_LINK_CARD,
@@ -36,22 +36,22 @@ typedef struct piece {
 typedef struct stream {
     bool sending;
     const rsh_message *list;
-    int64_t *order;        /* [messages], owned: by shift */
-    int64_t messages, next; /* the next piece is of the message at order[next] */
+    int64_t *order;        /* [messages], owned: the messages in the order of their shifts */
+    int64_t messages, next; /* number of messages, and the index in `order` of the message with the next piece */
     size_t at;
-    /* A queue: number i is at i modulo `places`. */
+    /* Pieces form a queue: number i is at index i modulo `places`. */
     int64_t places, begun, ended;
-    size_t size;          /* bytes of a place */
-    piece *pieces;        /* [places], owned */
+    size_t size;          /* bytes of each place */
+    piece *pieces;        /* [places], owned: the pieces in flight */
     rshi_link_request *requests; /* [places], in exchange.requests */
-    char *room;           /* [places * size], owned */
+    char *room;           /* [places * size], owned: memory of the pieces */
 } stream;
 
 typedef struct exchange {
     rshi_link *l;
     int64_t nsend, nrecv;
     const rsh_message *send, *recv;
-    int64_t *seen;        /* [size], owned: messages of a peer counted so far */
+    int64_t *seen;        /* [size], owned: number of messages of each peer counted so far */
     rshi_link_request *requests; /* [out.places + in.places], owned */
     stream out, in;
 } exchange;
@@ -63,8 +63,8 @@ static int shift_of(const exchange *x, const stream *s, int peer) {
     return s->sending ? (peer - me + size) % size : (me - peer + size) % size;
 }
 
-/* Counting sort, with `seen` for the counts.  A rank's messages to itself have shift 0, so they would come first; they
- * are omitted. */
+/* Sorts messages by shift with a counting sort, whose counts are in `seen`.  A rank's messages to itself have shift 0;
+ * they are omitted. */
 static void put_in_order(exchange *x, stream *s, int64_t n) {
     int64_t *start = x->seen, own;
     memset(start, 0, (size_t)x->l->wire.size * sizeof *start);
@@ -82,7 +82,7 @@ static void put_in_order(exchange *x, stream *s, int64_t n) {
     s->messages = n - own;
 }
 
-/* Places for all pieces, or as many as fill ROOM, but at least AT_LEAST. */
+/* Chooses the number of places: enough for all pieces, or as many as fill ROOM, but at least AT_LEAST. */
 static void choose_places(const exchange *x, stream *s) {
     int64_t pieces = 0, most = (int64_t)x->l->piece, longest = 1;
     for (int64_t i = 0; i < s->messages; i++) {
@@ -117,7 +117,7 @@ static rsh_status alloc_exchange(exchange *x) {
     return RSH_OK;
 }
 
-/* `used`: messages could not be cancelled, so their buffers must stay. */
+/* Frees the exchange.  If `used`, some messages could not be cancelled, so their buffers stay. */
 static void free_exchange(exchange *x, bool used) {
     rshi_free(x->seen);
     rshi_free(x->requests);
@@ -189,7 +189,7 @@ static int64_t count_with_peer(int64_t n, const rsh_message *list, int peer) {
     return count;
 }
 
-/* The next sizes of messages with `peer`; *at is the position to continue at. */
+/* Lists the next sizes of messages with `peer`; *at is where the search continues. */
 static int64_t next_sizes(int64_t n, const rsh_message *list, int peer, int64_t *at, uint64_t *sizes) {
     int64_t count = 0;
     for (; *at < n && count < AT_ONCE; ++*at)
@@ -223,7 +223,7 @@ static rsh_status compare_with(const exchange *x, int to, int from, rshi_mismatc
     return RSH_OK;
 }
 
-/* In each step all ranks compare with the ranks at the same distance. */
+/* Finds the mismatch.  In each step all ranks compare with the ranks at the same distance. */
 static rsh_status report_mismatch(const exchange *x) {
     int me = x->l->wire.rank, size = x->l->wire.size;
     rshi_mismatch found = {0};
@@ -238,7 +238,7 @@ static rsh_status report_mismatch(const exchange *x) {
 
 /* ---- moving ---- */
 
-/* Copies messages of this rank to itself, in order; the lists are known to match. */
+/* Copies the messages of this rank to itself, in order; the lists are known to match. */
 static void copy_own(const exchange *x) {
     int me = x->l->wire.rank;
     for (int64_t i = 0, j = 0; i < x->nsend; i++) {
@@ -249,7 +249,7 @@ static void copy_own(const exchange *x) {
     }
 }
 
-/* Begins as many pieces as there are places for. */
+/* Begins pieces while there are free places. */
 static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
     while (s->next < s->messages && s->begun - s->ended < s->places) {
         const rsh_message *m = &s->list[s->order[s->next]];
@@ -270,7 +270,7 @@ static rsh_status begin_pieces(exchange *x, stream *s, bool *moved) {
     return RSH_OK;
 }
 
-/* Ends the pieces that are done, in order; copies received ones to their destination. */
+/* Ends the pieces that are complete, in order; copies received pieces to their destination. */
 static rsh_status end_pieces(exchange *x, stream *s, bool *moved) {
     for (; s->ended < s->begun; s->ended++) {
         int64_t place = s->ended % s->places, left;

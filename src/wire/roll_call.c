@@ -2,7 +2,7 @@
  *
  * The rank that this one waits for may itself wait for another.  So this rank calls all others, and waiting ranks
  * answer with the ranks that they wait for.  Following these answers from this rank leads to ranks that do not answer:
- * those are not waiting, at least not on this comm.  It costs a message to every rank and one back, and half a
+ * those are not waiting, at least not on this comm.  A roll call costs a message to every rank and one back, and half a
  * second. */
 #include "wire/wire.h"
 
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #define ANSWERING 0.5 /* seconds to wait for answers */
-#define LATELY 0.1    /* seconds: older records of this rank's waiting are out of date */
+#define LATELY 0.1    /* seconds after which a record of this rank's waiting is out of date */
 #define VALID 2.0     /* seconds during which answers stay valid */
-#define NAMED 4       /* ranks in an error message */
+#define NAMED 4       /* most ranks that are named in an error message */
 
 /* ---- recording waits ---- */
 
@@ -39,7 +39,7 @@ static void list_awaited(const rshi_link *l, int64_t ranks[RSHI_AWAITED]) {
 
 /* ---- calls and answers ---- */
 
-/* Is an earlier message complete? */
+/* Returns whether the request is free, so that its earlier message is complete. */
 static rsh_status is_request_free(rshi_link *l, rshi_link_request *p, bool *yes) {
     int64_t left;
     RSH_TRY(rshi_link_test_all(l, 1, p, &left));
@@ -55,7 +55,7 @@ rsh_status rshi_link_answer(rshi_link *l) {
         if (peer < 0) return RSH_OK;
         rshi_roll *r = &l->roll[peer];
         RSH_TRY(is_request_free(l, &r->answering, &yes));
-        if (!yes) continue; /* it has not received the answer to its last call either */
+        if (!yes) continue; /* the rank has not even received the answer to its last call */
         memcpy(&r->mine.call, l->ear, sizeof r->mine.call);
         list_awaited(l, r->mine.awaits);
         RSH_TRY(rshi_link_send(l, peer, RSHI_TAG_ANSWER, &r->mine, sizeof r->mine, &r->answering));
@@ -120,7 +120,7 @@ static int find_missing(rshi_link *l, int first[NAMED]) {
     return n;
 }
 
-/* Other ranks may call at the same time. */
+/* Calls the other ranks, which may call at the same time. */
 rsh_status rshi_link_call(rshi_link *l) {
     rshi_vigil v = {0};
     int first[NAMED];
@@ -137,7 +137,7 @@ rsh_status rshi_link_call(rshi_link *l) {
     return RSH_OK;
 }
 
-/* "rank 1", "ranks 1, 4 and 5", "ranks 1, 2, 3, 4 and 12 more" */
+/* Writes a list such as "rank 1", "ranks 1, 4 and 5" or "ranks 1, 2, 3, 4 and 12 more". */
 static void list_ranks(int n, const int ranks[NAMED], char *text, size_t room) {
     size_t at = (size_t)snprintf(text, room, n == 1 ? "rank" : "ranks");
     int named = n < NAMED ? n : NAMED;
