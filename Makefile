@@ -1,21 +1,21 @@
-# The short way in.  CMake does the work: `cmake --preset release` and its siblings are there for those who want them.
+# Short commands for the usual tasks.  CMake does the work; `cmake --preset release` and the other presets can be used directly.
 #
 #   make            build the library, the command and the examples into build/
-#   make run        build, then plan, draw, run and prove one reshard, with its speed beside memcpy's
-#   make test       build, then every test that belongs to an edit (a few minutes); make check is the same
-#   make soak       build, then the random tests of every engine with new seeds, for MINUTES=30 or until one fails
+#   make run        build, then plan, draw, run and check one reshard, and compare its speed with memcpy
+#   make test       build, then run the tests (a few minutes); make check is the same
+#   make soak       build, then run the random tests of every engine with new seeds, for MINUTES=30 or until one fails
 #   make python     build the Python package into build/python: PYTHONPATH=build/python python3
-#   make bench      build, then the benchmarks, with MPI, ScaLAPACK and PyTorch beside ours; build/bench.html plots them
-#   make bigtest    sanitizers, both compilers, long random tests, fuzzers, mutants (hours)
-#   make install    PREFIX=/usr/local DESTDIR=
-#   make uninstall  remove the files of the last make install; give the same DESTDIR
+#   make bench      build, then run the benchmarks, also of MPI, ScaLAPACK and PyTorch; build/bench.html plots the results
+#   make bigtest    run sanitizers, both compilers, long random tests, fuzzers and mutants (hours)
+#   make install    install the build; PREFIX=/usr/local, DESTDIR=
+#   make uninstall  remove the files of the last make install; use the same DESTDIR
 #   make clean      remove the build folders
-#   make distclean  the same, and what Python, editors and packaging tools leave in the tree
-#   make setup      install every package that any of them needs, except for bench and bigtest
+#   make distclean  make clean, and remove the files that Python, editors and packaging tools leave in the tree
+#   make setup      install the packages that these targets need, except for bench and bigtest
 #   make help       print this list
 #
 # `make test` tries the same random cases every time; RESHARD_SEED=NUMBER tries others.
-# Each of them first installs the Debian packages that it misses (tools/setup.sh); NO_SETUP=1 leaves the machine alone.
+# Each target first installs missing Debian packages (tools/setup.sh); NO_SETUP=1 installs nothing.
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -25,13 +25,13 @@ BUILD := build
 SETUP := $(if $(NO_SETUP),@:,@sh tools/setup.sh)
 TESTS := -DRESHARD_TESTS=OFF
 STRICT := $(if $(WERROR),-DRESHARD_WERROR=ON)
-# Expanded where it is used, since `test` has a value of TESTS of its own; the value is always given, since CMake keeps the last one.
-# CMake's make is not a child of this one: it gets -j from JOBS, and no job server.
+# Expanded on use, because `test` sets its own TESTS.  The value is always passed, because CMake caches the last one.
+# CMake's make does not use the job server of this make; it gets -j from JOBS.
 CONFIGURE = @mkdir -p $(BUILD) && \
 	{ cmake --preset release $(CMAKE_ARGS) $(TESTS) $(STRICT) > $(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; exit 1; }; } && \
 	env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) -j$(JOBS)
 
-# Runs a benchmark and keeps its rows for the page of plots.
+# Runs a benchmark and collects its rows for the page of plots.
 KEEP := @python3 bench/rows.py $(BUILD)/bench.jsonl
 
 .NOTPARALLEL:

@@ -1,4 +1,4 @@
-# Tests of the Fortran interface, where there is a Fortran compiler (Debian: gfortran).
+# Tests of the Fortran interface, if there is a Fortran compiler (Debian: gfortran).
 
 find_program(RESHARD_FC NAMES gfortran DOC "A Fortran compiler, for tests")
 if(RESHARD_FC AND PYTHON AND NOT RESHARD_SANITIZE)

@@ -1,6 +1,7 @@
-# Loader: after an install, make the dynamic loader find the library, or say how.
+# Loader: makes the dynamic loader find the installed library, or prints how to do that.
 #
-# Runs in `cmake --install`.  A staged install (DESTDIR) is for another machine or a package: its loader is not ours to set up.
+# Runs in `cmake --install`.  A staged install (DESTDIR) is for a package or
+# another machine, whose loader must not be changed here.
 
 if(NOT "$ENV{DESTDIR}" STREQUAL "")
   return()

@@ -1,14 +1,15 @@
-# The engine `mpi`: libreshard-mpi, which needs no MPI, and for each MPI that is found a library that it loads when the
-# program uses that MPI: libreshard-mpi-openmpi, libreshard-mpi-mpich.
+# The engine `mpi`: libreshard-mpi, which needs no MPI, and one library for each MPI that was found:
+# libreshard-mpi-openmpi, libreshard-mpi-mpich.  libreshard-mpi loads the library for the MPI that the program uses.
 #
-# RESHARD_MPICC is an MPI's compiler wrapper; what it adds to a command line is asked of it (-show: Open MPI, MPICH and their kin).
+# RESHARD_MPICC is an MPI's compiler wrapper.  Its option -show (Open MPI, MPICH and their derivatives) prints the flags
+# that it adds.
 
 set(RESHARD_MPI AUTO CACHE STRING "Build libreshard-mpi: ON, OFF, or AUTO: if there is an MPI")
 set_property(CACHE RESHARD_MPI PROPERTY STRINGS AUTO ON OFF)
 find_program(RESHARD_MPICC NAMES mpicc.openmpi mpicc DOC "An MPI's compiler wrapper")
 find_program(RESHARD_MPICH_MPICC NAMES mpicc.mpich DOC "MPICH's compiler wrapper, if it is another")
 
-# An interface library `name` with what `wrapper` adds; <name>_FLAGS is the compiler's part.
+# Defines an interface library `name` with the flags that `wrapper` adds; <name>_FLAGS has the compiler flags.
 function(reshard_mpi_flags name wrapper)
   execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE shown RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
@@ -28,8 +29,8 @@ function(reshard_mpi_flags name wrapper)
   set(${name}_FLAGS "${compile}" PARENT_SCOPE)
 endfunction()
 
-# The family of a wrapper's MPI: openmpi, or mpich for all that have MPICH's ABI.  Empty if the wrapper finds no <mpi.h>:
-# distributions package the wrapper and the header apart.
+# Finds the family of a wrapper's MPI: openmpi, or mpich for all MPIs with MPICH's ABI.  Empty if the wrapper finds no
+# <mpi.h>, because distributions have separate packages for wrapper and header.
 function(reshard_mpi_family wrapper out)
   execute_process(COMMAND ${wrapper} -E -dM -x c -include mpi.h /dev/null OUTPUT_VARIABLE macros ERROR_QUIET RESULT_VARIABLE failed)
   set(${out} mpich PARENT_SCOPE)
@@ -41,7 +42,7 @@ function(reshard_mpi_family wrapper out)
   endif()
 endfunction()
 
-# The wrappers whose MPI can be used: `mpi_family` and `mpich_family` are empty for others.
+# `mpi_family` and `mpich_family` are empty if the MPI of the wrapper cannot be used.
 set(mpi_family)
 set(mpich_family)
 if(RESHARD_MPICC)
@@ -57,14 +58,14 @@ endif()
 set(mpi_wanted ${RESHARD_MPI})
 if(RESHARD_MPI STREQUAL "AUTO")
   set(mpi_wanted OFF)
-  if(PROJECT_IS_TOP_LEVEL AND mpi_family AND NOT RESHARD_SANITIZE) # an MPI leaks and races on its own account
+  if(PROJECT_IS_TOP_LEVEL AND mpi_family AND NOT RESHARD_SANITIZE) # MPIs have leaks and races of their own
     set(mpi_wanted ON)
   endif()
 elseif(RESHARD_MPI AND NOT mpi_family)
   message(FATAL_ERROR "RESHARD_MPI is ON, but no MPI's compiler wrapper finds mpi.h: set RESHARD_MPICC")
 endif()
 
-# The engine for one MPI; `flags` is the interface library of its wrapper.
+# Builds the engine for one MPI; `flags` is the interface library of its wrapper.
 function(reshard_mpi_engine family flags)
   set(engine reshard-mpi-${family})
   add_library(${engine} SHARED ${PROJECT_SOURCE_DIR}/src/mpi/comm_mpi.c)

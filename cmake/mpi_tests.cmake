@@ -1,17 +1,17 @@
-# Tests under mpirun, for each MPI that is there.
+# Tests under mpirun, for each MPI that was found.
 
 find_program(TIMEOUT timeout REQUIRED)
 
-# For programs that link the static library, which have the engine built in.
+# For programs that link the static library; the engine is built into them.
 set(mpi_sources ${PROJECT_SOURCE_DIR}/src/mpi/comm_mpi.c ${PROJECT_SOURCE_DIR}/src/mpi/choose_mpi.c)
 
-# Where are the ranks of `ranks_on_mpi WHERE`, and how many?
+# The values of WHERE for ranks_on_mpi, and the number of ranks.
 set(mpi_settings "together 2" "together 3" "apart 2" "apart 3" "apart 4" "pairs 4")
 set(mpi_root "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_base_warn_component_unused=0")
-# Open MPI binds rank r of every job to core r and lets it spin there: tests that run at once would hold one another up.
+# Open MPI binds rank r of every job to core r and polls there, so tests that run at the same time would delay one another.
 string(APPEND mpi_root ";OMPI_MCA_hwloc_base_binding_policy=none;OMPI_MCA_mpi_yield_when_idle=1")
 
-# The property tests as jobs of mpirun: on one node, on a node each, and two by two.
+# The property tests as jobs of mpirun: all ranks on one node, one rank per node, and two ranks per node.
 function(reshard_mpi_job_tests mpi mpirun library)
   set(environment "${mpi_root};RESHARD_TEST_MPI=${library}")
   foreach(n 2 3 4)
@@ -62,7 +62,7 @@ function(reshard_mpi_tests mpi wrapper flags)
   set_tests_properties(${name} PROPERTIES LABELS "mpi;ckpt" PROCESSORS 2 ENVIRONMENT "${mpi_root}")
 endfunction()
 
-# PyTorch's recorded answers on the engine mpi: four ranks on one node, and two by two.
+# PyTorch's recorded results on the engine mpi: four ranks on one node, and two ranks per node.
 function(reshard_mpi_golden_tests mpirun flags)
   file(GLOB support CONFIGURE_DEPENDS ${tests}/golden/golden_*.c)
   foreach(name groups tensors)
@@ -80,7 +80,7 @@ function(reshard_mpi_golden_tests mpirun flags)
   endforeach()
 endfunction()
 
-# Sharded layers, ops, plans, training: what nn does with several ranks, on four of one node and two by two.
+# Sharded layers, ops, plans and training of nn, on four ranks of one node, and with two ranks per node.
 function(reshard_mpi_nn_tests mpirun library)
   set(on_4 sharded_layers megatron)
   set(on_2 sharded_layers megatron sharded_ops sharded_state sharding_plan module_outputs training)
@@ -94,7 +94,7 @@ function(reshard_mpi_nn_tests mpirun library)
   endforeach()
 endfunction()
 
-# Every public function with wrong arguments on a comm of the engine mpi, those of libreshard-mpi among them.
+# Calls every public function, including those of libreshard-mpi, with wrong arguments on a comm of the engine mpi.
 function(reshard_mpi_door_tests mpirun flags)
   set(program doors-on-mpi)
   add_executable(${program} ${tests}/doors/test_doors.c ${mpi_sources})

@@ -1,4 +1,4 @@
-# nn: libreshard-nn, ops with gradients on the public headers and CBLAS.  The core library needs neither.
+# nn: libreshard-nn, ops with gradients, built on the public headers and CBLAS.  The core library needs no CBLAS.
 #
 # Kernels (src/nn/kernel_*.c) are compiled once for each dtype and each level of vector instructions; src/nn/dispatch.c chooses at run time.
 
@@ -25,7 +25,7 @@ function(reshard_nn_kernels level)
     add_library(${name} OBJECT ${kernels})
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_definitions(${name} PRIVATE NN_BITS=${bits} NN_LEVEL=${level})
-    # What the loops need to be vectorised: no errno, no traps.  Sums keep their order.
+    # Loops can be vectorized only without errno and traps.  Sums keep their order.
     target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math -ffp-contract=fast ${ARGN})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE reshard-flags)

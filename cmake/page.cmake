@@ -1,6 +1,6 @@
-# Page: the files of src/draw/page as constants in C.  cmake -DFOLDER=... -DOUT=file.c -P page.cmake
+# Page: converts the files of src/draw/page to constants in C.  cmake -DFOLDER=... -DOUT=file.c -P page.cmake
 #
-# The scripts are joined in the order of their names, inside of one function, so that they add one name to a page: reshard.
+# The scripts are concatenated in the order of their names, inside one function, so that they define only one name: reshard.
 
 function(put_constant name text)
   file(WRITE ${OUT}.text "${text}")

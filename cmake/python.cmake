@@ -1,7 +1,7 @@
-# The Python package: one extension module against the limited API, and files of Python around it.
+# The Python package: one extension module that uses the limited API, and Python files.
 #
-# `make python` builds build/python/reshard; set PYTHONPATH=build/python to use it.  The component `python` of an
-# install is the content of a wheel: the package with the library and the command inside.
+# `make python` builds build/python/reshard; set PYTHONPATH=build/python to use it.  The install component
+# `python` is the content of a wheel: the package, including the library and the command.
 #
 # RESHARD_PYTHON_EXECUTABLE is the Python whose headers are used; the module works with every Python from 3.11 on.
 
@@ -43,10 +43,10 @@ set_target_properties(reshard-python PROPERTIES PREFIX "" OUTPUT_NAME _reshard S
   LIBRARY_OUTPUT_DIRECTORY ${python_folder} INSTALL_RPATH "$ORIGIN/lib")
 target_include_directories(reshard-python SYSTEM PRIVATE ${python_include})
 target_compile_definitions(reshard-python PRIVATE Py_LIMITED_API=0x030B0000 _GNU_SOURCE)
-target_compile_options(reshard-python PRIVATE -Wall -Wextra) # not -Wpedantic: slots of types hold functions as void *
+target_compile_options(reshard-python PRIVATE -Wall -Wextra) # no -Wpedantic, because type slots store functions as void *
 target_link_libraries(reshard-python PRIVATE reshard ${CMAKE_DL_LIBS})
 
-# The files of Python are copied when they change.
+# Python files are copied when they change.
 file(GLOB python_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/reshard/*.py ${PROJECT_SOURCE_DIR}/python/reshard/*.pyi
   ${PROJECT_SOURCE_DIR}/python/reshard/py.typed)
 set(python_stamp ${PROJECT_BINARY_DIR}/python/copied)
@@ -57,14 +57,14 @@ add_custom_command(OUTPUT ${python_stamp}
 add_custom_target(reshard-python-files ALL DEPENDS ${python_stamp})
 add_custom_target(python DEPENDS reshard-python reshard-python-files)
 
-# In the build folder the library and the command are links; a wheel has the files.
+# In the build directory the library and the command are links; a wheel contains the files.
 file(MAKE_DIRECTORY ${python_folder}/bin)
 file(CREATE_LINK ${PROJECT_BINARY_DIR}/reshard ${python_folder}/bin/reshard SYMBOLIC)
 if(TARGET reshard-command)
   add_dependencies(python reshard-command)
 endif()
 
-# A wheel has everything in one folder, so its libraries look beside themselves.
+# A wheel has all files in one directory, so its libraries search their own directory.
 option(RESHARD_WHEEL "Build for a Python wheel: libraries find each other in their own folder" OFF)
 set(wheel_libraries reshard)
 if(TARGET reshard-mpi)

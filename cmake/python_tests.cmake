@@ -1,4 +1,4 @@
-# Tests of the Python package: every file of tests/python, with the Python that it was built for.
+# Tests of the Python package: runs every file of tests/python with the Python for which the package was built.
 
 if(NOT TARGET reshard-python)
   message(STATUS "the tests of the Python package are left out: it is not built here")

@@ -1,4 +1,4 @@
-# Ready rules: rule files of examples/rules as constants in C.  cmake -DFOLDER=... -DOUT=file.c -P ready_rules.cmake
+# Ready rules: converts rule files of examples/rules to constants in C.  cmake -DFOLDER=... -DOUT=file.c -P ready_rules.cmake
 
 set(names hf-llama hf-qwen hf-mixtral-tp hf-gpt2 deepseek-fp8)
 file(WRITE ${OUT} "/* Made by cmake/ready_rules.cmake from files in examples/rules. */\n#include \"ready_rules.h\"\n")

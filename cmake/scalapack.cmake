@@ -1,5 +1,5 @@
-# libreshard-scalapack: ScaLAPACK's redistribution routines by reshard.  It links neither an MPI nor a ScaLAPACK: it
-# uses those of the program.
+# libreshard-scalapack: ScaLAPACK's redistribution routines, implemented with reshard.  It links no MPI and no ScaLAPACK,
+# because it uses those of the program.
 
 set(RESHARD_SCALAPACK AUTO CACHE STRING "Build libreshard-scalapack: ON, OFF, or AUTO: with libreshard-mpi")
 set_property(CACHE RESHARD_SCALAPACK PROPERTY STRINGS AUTO ON OFF)

@@ -1,6 +1,6 @@
-# Tests of libreshard-scalapack, for each MPI that has its ScaLAPACK (Debian: libscalapack-openmpi-dev, -mpich-dev).
+# Tests of libreshard-scalapack, for each MPI with a ScaLAPACK (Debian: libscalapack-openmpi-dev, -mpich-dev).
 
-# `calls`: ranks and calls of each run of scalapack_calls.
+# `calls`: number of ranks and of calls for each run of scalapack_calls.
 function(reshard_scalapack_tests mpi wrapper flags calls)
   find_library(SCALAPACK_${mpi} NAMES scalapack-${mpi})
   string(REPLACE "mpicc" "mpirun" launcher ${wrapper})
@@ -13,7 +13,7 @@ function(reshard_scalapack_tests mpi wrapper flags calls)
   endif()
   set(program scalapack-calls-${mpi})
   add_executable(${program} ${tests}/scalapack/scalapack_calls.c)
-  # Ours comes first, so that its symbols are found first; both stay although the program calls them by dlsym.
+  # Ours is linked first, so that its symbols are found first.  Both stay linked, although the program only uses dlsym.
   target_link_options(${program} PRIVATE -Wl,--no-as-needed)
   target_link_libraries(${program} PRIVATE reshard-flags reshard-scalapack ${SCALAPACK_${mpi}} ${flags} ${CMAKE_DL_LIBS})
   set(change_grids change-grids-${mpi})

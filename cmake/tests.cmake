@@ -1,22 +1,22 @@
-# Test programs.  Found by folder:
+# Test programs, which are found by directory:
 #
 #   tests/<room>/test_*.c   one cmocka program each, against the static library; may include "room/..." from src/
-#   tests/oracle/*.c        a slow, independent model of the notation; sees nothing of the library
-#   tests/prop/test_*.c     random tests: the library against the oracle
+#   tests/oracle/*.c        a slow, independent model of the notation, without the library
+#   tests/prop/test_*.c     random tests that compare the library with the oracle
 #   tests/fuzz/fuzz_*.c     libFuzzer programs (RESHARD_FUZZ=ON, clang); their corpora are replayed in every build
 #   tests/cli/run.sh        golden tests of the command; $1 is the command
-#   tests/install/install.sh    install, then build two users of it
+#   tests/install/install.sh    installs the library, then builds two programs that use it
 #   examples/*.c, nn/*.c    must run and return 0
 #   tests/big/big_*.c       programs of tools/bigtest.sh, built by the target `big`
 #
-# Other .c files of a folder are linked into each of its programs; tests/comm/mailboxes.c is there for all of them.
+# Other .c files of a directory are linked into each of its programs; tests/comm/mailboxes.c is linked into all programs.
 
 # Tests that ctest reports as skipped if they exit with 77.
 function(reshard_may_skip)
   set_tests_properties(${ARGN} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
-# What cannot be tested with what was found here: one test in its place, which is skipped.  See tests/skip.sh.
+# If a requirement is missing, adds one skipped test instead of the tests that need it.  See tests/skip.sh.
 function(reshard_skipped_test name label cause why)
   add_test(NAME "${name}" COMMAND sh ${tests}/skip.sh ${cause} ${why})
   set_tests_properties("${name}" PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77)
@@ -37,7 +37,7 @@ add_library(test-mailboxes STATIC ${tests}/comm/mailboxes.c)
 target_include_directories(test-mailboxes PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(test-mailboxes PRIVATE reshard-flags Threads::Threads PUBLIC reshard-static)
 
-# One program from `source`, with the files of its folder that are not programs themselves, and ARGN.
+# Builds a program from `source`, the files of its directory that are not programs, and ARGN.
 function(reshard_test_program source)
   cmake_path(GET source STEM name)
   cmake_path(GET source PARENT_PATH folder)
@@ -48,7 +48,7 @@ function(reshard_test_program source)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${room})
   target_include_directories(${name} PRIVATE ${tests})
   target_link_libraries(${name} PRIVATE reshard-flags PkgConfig::JANSSON Threads::Threads m)
-  if(room MATCHES "^(prop|nn)$" OR name STREQUAL "test_doors_nn") # public headers only, and the library that the others use too
+  if(room MATCHES "^(prop|nn)$" OR name STREQUAL "test_doors_nn") # these use public headers only, and link the shared library
     target_link_libraries(${name} PRIVATE reshard ${CMAKE_DL_LIBS})
     if(NOT room STREQUAL "prop")
       target_link_libraries(${name} PRIVATE reshard-nn)
@@ -92,7 +92,8 @@ foreach(source IN LISTS test_sources)
   endif()
 endforeach()
 
-# Every public function with wrong arguments: the calls follow the headers.  library: core, mpi (with the core) or nn.
+# Calls every public function with wrong arguments; the calls are generated from the headers.  library: core, mpi (with
+# the core) or nn.
 function(reshard_door_calls program library)
   set(folder ${PROJECT_BINARY_DIR}/tests/calls/${program})
   set(door_calls ${folder}/door_calls.inc)
@@ -111,7 +112,7 @@ if(TARGET test_doors_nn)
   reshard_door_calls(test_doors_nn nn)
 endif()
 
-# No result depends on the vector instructions; levels above the machine's run at the machine's.
+# Results must not depend on the vector instructions.  Levels that the machine does not have run at its own level.
 foreach(level generic avx2)
   foreach(test move lines weave convert reduce digest reshard_prop)
     set(simd_test "simd: ${test}, ${level}")
@@ -127,7 +128,7 @@ if(TARGET reshard-nn)
   endforeach()
 endif()
 
-# The properties that move something run again on ranks of several nodes, with mailboxes between them.
+# Property tests that move elements also run on ranks of several nodes, with mailboxes between them.
 file(GLOB prop_support CONFIGURE_DEPENDS ${tests}/prop/*.c)
 list(FILTER prop_support EXCLUDE REGEX "/test_[^/]*$")
 foreach(name reshard_prop messages_prop spread_prop)
@@ -142,8 +143,9 @@ foreach(name reshard_prop messages_prop spread_prop)
   set_tests_properties("prop: ${name} on nodes" PROPERTIES LABELS "prop;random")
 endforeach()
 
-# The properties that move something run again as jobs of processes; `where` is for the name, `environment` for the job, ARGN the launcher.
-# Broadcasts are spread over several nodes, or many ranks: not in small jobs on one node.
+# Property tests that move elements also run as jobs of processes.  `where` is part of the test's name, `environment` is
+# the environment of the job, ARGN is the launcher.
+# Broadcasts are spread only over several nodes or many ranks, so they are not tested in small jobs on one node.
 function(reshard_job_tests engine where environment)
   set(properties reshard_prop messages_prop digest_prop spread_prop)
   if(where MATCHES "[23] ranks(| together)$")
@@ -171,7 +173,7 @@ if(RESHARD_FUZZ)
   endforeach()
 endif()
 
-# The corpora of the fuzz targets, each input once.
+# Replays the corpora of the fuzz targets, each input once.
 file(GLOB replayed_sources CONFIGURE_DEPENDS ${tests}/fuzz/fuzz_*.c)
 foreach(source IN LISTS replayed_sources)
   cmake_path(GET source STEM name)
@@ -184,7 +186,7 @@ foreach(source IN LISTS replayed_sources)
   set_tests_properties("fuzz: corpus of ${name}" PROPERTIES LABELS fuzz)
 endforeach()
 
-# Programs that need an MPI are left out where the engine mpi is not built.
+# Programs that need an MPI are not built without the engine mpi.
 file(GLOB big_sources CONFIGURE_DEPENDS ${tests}/big/big_*.c)
 add_custom_target(big)
 foreach(source IN LISTS big_sources)
@@ -224,7 +226,7 @@ if(TARGET reshard-command AND EXISTS ${tests}/cli/run.sh)
   reshard_may_skip("the command answers as recorded")
 endif()
 
-# The command at a terminal, its manuals and completion, and its arrays.
+# Tests of the command: at a terminal, its man pages and completion, and its arrays.
 file(GLOB cli_checks CONFIGURE_DEPENDS ${tests}/cli/check_*.py)
 if(TARGET reshard-command AND PYTHON)
   foreach(check IN LISTS cli_checks)
@@ -237,14 +239,14 @@ if(TARGET reshard-command AND PYTHON)
   endforeach()
 endif()
 
-# What libreshard-nn has saved, read by PyTorch.
+# PyTorch reads files that libreshard-nn has saved.
 if(TARGET test_gpt2_files AND PYTHON)
   add_test(NAME "nn: gpt2 in PyTorch" COMMAND ${PYTHON} ${tests}/nn/check_gpt2_torch.py $<TARGET_FILE:test_gpt2_files>)
   set_tests_properties("nn: gpt2 in PyTorch" PROPERTIES LABELS nn)
   reshard_may_skip("nn: gpt2 in PyTorch")
 endif()
 
-# The command on checkpoints, against readers, writers and models in Python.
+# Compares the command's work on checkpoints with readers, writers and models in Python.
 file(GLOB ckpt_checks CONFIGURE_DEPENDS ${tests}/ckpt/check_*.py)
 if(TARGET reshard-command AND PYTHON)
   foreach(check IN LISTS ckpt_checks)
@@ -257,10 +259,10 @@ if(TARGET reshard-command AND PYTHON)
   endforeach()
 endif()
 
-# Pages in a real browser.
+# Tests pages in a real browser.
 if(TARGET reshard-command AND PYTHON)
   set(page_library --library $<TARGET_FILE:reshard>)
-  if(RESHARD_SANITIZE) # which Python cannot load
+  if(RESHARD_SANITIZE) # Python cannot load a sanitized library
     set(page_library)
   endif()
   add_test(NAME "draw: pages in Chromium"
@@ -283,7 +285,7 @@ if(RESHARD_EXAMPLES)
     string(REGEX REPLACE ".*/examples(.*)/[^/]*" "examples\\1-${name}" target ${source})
     string(REPLACE "/" "-" target ${target})
     if(NOT TARGET ${target})
-      continue() # of a library that is not built here
+      continue() # the library is not built
     endif()
     add_test(NAME "example: ${name}" COMMAND ${target})
     set_tests_properties("example: ${name}" PROPERTIES LABELS examples)
@@ -294,13 +296,13 @@ if(RESHARD_EXAMPLES)
   endif()
 endif()
 
-# Programs that a launcher starts.
+# Programs that are started by a launcher.
 if(TARGET examples-08_join AND TARGET reshard-command)
   add_test(NAME "example: 08_join on 3 processes" COMMAND reshard-command run -n 3 -- $<TARGET_FILE:examples-08_join>)
   set_tests_properties("example: 08_join on 3 processes" PROPERTIES LABELS examples PROCESSORS 2)
 endif()
 
-# What the pages show: blocks of C, layouts, and commands with their answers.
+# Tests the examples in README.md and docs/: blocks of C, layouts, and commands with their output.
 if(TARGET reshard-command AND PYTHON AND TARGET reshard-nn AND NOT RESHARD_SANITIZE)
   file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/*.md)
   foreach(page IN LISTS pages)
@@ -310,7 +312,7 @@ if(TARGET reshard-command AND PYTHON AND TARGET reshard-nn AND NOT RESHARD_SANIT
   endforeach()
 endif()
 
-# A sanitized library cannot be linked by programs that are not; these tests are for ordinary builds.
+# Programs without sanitizers cannot link a sanitized library, so these tests are only for ordinary builds.
 if(NOT RESHARD_SANITIZE)
   add_test(NAME "page: the example in reshard.h"
            COMMAND sh ${tests}/pages/umbrella.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
