@@ -18,15 +18,15 @@
 #define MOVES     4
 #define SOURCES   8
 #define ROUNDS    9
-#define SLAB      ((int64_t)256 << 10) /* bytes of one move's slab */
+#define SLAB      ((int64_t)256 << 10) /* bytes of a slab of one move */
 
-/* `moves` moves that interleave in the destination; each has [n0][n1] elements, at a fixed distance from the previous
- * one. */
+/* A case of `moves` moves that interleave in the destination; each has [n0][n1] elements, at a fixed distance from the
+ * previous one. */
 typedef struct bench_case {
     const char *name;
     rsh_dtype from, to;
     int64_t n0, n1;             /* elements of one move */
-    int64_t ds0, ds1, ss0, ss1; /* bytes */
+    int64_t ds0, ds1, ss0, ss1; /* strides in bytes */
     int moves;
     int64_t dst_next, src_next; /* bytes from one move to the next */
     int nsrc;
@@ -71,7 +71,7 @@ static const bench_case cases[] = {
 };
 
 typedef struct job {
-    const bench_case *c; /* NULL: memcpy */
+    const bench_case *c; /* NULL: measure memcpy */
     int thread, threads;
 } job;
 
@@ -147,7 +147,7 @@ static double time_of(const bench_case *c, int threads) {
     return rshi_seconds() - t;
 }
 
-/* Bytes read and written, relative to memcpy of the destination. */
+/* Returns the bytes read and written, relative to a memcpy of the destination. */
 static double work_of(const bench_case *c) {
     double from = (double)rsh_dtype_size(c->from), to = (double)rsh_dtype_size(c->to);
     return (c->nsrc * from + to) / (2 * to);
@@ -165,7 +165,7 @@ static void report(const bench_case *c, int threads) {
     fflush(stdout);
 }
 
-/* Many small moves on one thread: a block of 64 x 32 f32 from rows of 64. */
+/* Measures many small moves on one thread: a block of 64 x 32 f32 from rows of 64. */
 static void report_small(void) {
     enum { TIMES = 100000 };
     int64_t ss[RSHI_MOVE_DIMS] = {256, 4};

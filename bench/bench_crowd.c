@@ -15,12 +15,12 @@ enum { ROUNDS = 7, SIDE = 8192 };
 
 typedef struct crowd {
     int ranks;
-    double seconds; /* of a round */
+    double seconds; /* seconds of a round */
     rsh_layout *rows, *columns;
     rsh_plan *plan;
-    rsh_memory *src, *dst; /* of every rank */
+    rsh_memory *src, *dst; /* memory of every rank */
     rsh_pool *pool;
-    double exec, local; /* seconds of a run, the least */
+    double exec, local; /* least seconds of a run */
 } crowd;
 
 static double now(void) {
@@ -29,7 +29,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Parts without elements have no memory. */
+/* Returns the memory of a part; parts without elements have none. */
 static rsh_memory memory_of(const rsh_sharded *s) {
     return rsh_sharded_nparts(s) ? (rsh_memory){rsh_tensor_data(rsh_sharded_part(s, 0)), NULL} : (rsh_memory){0};
 }
@@ -40,7 +40,7 @@ static double time_local(rsh_local_exec *l, int64_t runs) {
     return (now() - began) / (double)runs;
 }
 
-/* Seconds of a run by all ranks: from one barrier to the next, divided by `runs`. */
+/* Measures the seconds of a run by all ranks: from one barrier to the next, divided by `runs`. */
 static rsh_status time_exec(rsh_comm *comm, rsh_exec *exec, int64_t runs, double *each) {
     rsh_status st = rsh_comm_barrier(comm);
     double began = now();

@@ -1,10 +1,11 @@
-/* Fresh memory: compares rsh_reshard into a new tensor every time with a bound exec, rows to columns.
+/* Fresh memory: compares rsh_reshard into a new tensor with a bound exec, for a move from rows to columns.
  *
  *     bench_fresh [RANKS [SECONDS [SIDE...]]]
  *
- * For every size, on threads and processes, prints the least time of a call over a few rounds on rank 0: of
- * rsh_exec_run, of rsh_reshard with 1 and with 8 results kept alive in rotation, and their ratio; and the page faults
- * of rank 0 per call of rsh_reshard, which distinguish reused memory from new memory even on a busy machine. */
+ * For every size, on threads and on processes, prints the least time of a call on rank 0 over a few rounds: of
+ * rsh_exec_run, and of rsh_reshard with 1 and with 8 results kept alive in rotation.  It also prints their ratio, and
+ * the page faults of rank 0 per call of rsh_reshard.  These distinguish reused memory from new memory even on a busy
+ * machine. */
 #include <reshard.h>
 
 #include <stdio.h>
@@ -16,16 +17,16 @@ enum { MOST_ALIVE = 8, ROUNDS = 7 };
 
 typedef struct job {
     int64_t side;
-    double seconds; /* of a round */
+    double seconds; /* seconds of a round */
     const char *engine;
 } job;
 
 /* The operation that is repeated. */
 typedef struct loop {
-    rsh_exec *exec; /* NULL: rsh_reshard */
+    rsh_exec *exec; /* NULL: call rsh_reshard */
     const rsh_sharded *from;
     const rsh_layout *to;
-    rsh_sharded *kept[MOST_ALIVE]; /* results, the oldest at `next` */
+    rsh_sharded *kept[MOST_ALIVE]; /* the results that are kept alive; the oldest is at `next` */
     int alive, next;
 } loop;
 
@@ -51,7 +52,7 @@ static double faults(void) {
     return (double)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Seconds and page faults per call, the least of all rounds; every rank makes the same number of calls. */
+/* Seconds and page faults per call, the least of all rounds.  Every rank makes the same number of calls. */
 typedef struct cost {
     double seconds, faults;
 } cost;

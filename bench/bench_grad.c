@@ -1,6 +1,6 @@
-/* The cost of the tape: an op on one element, and a reshard as an op compared with the bare run of its exec.
+/* Measures the cost of the tape: an op on one element, and a reshard as an op compared with the bare run of its exec.
  *
- *   bench_grad
+ *     bench_grad
  *
  * Each figure is the least of several rounds. */
 #include <reshard/train.h>

@@ -2,7 +2,7 @@
  * ranks in order, as a range and as a random list; random pairs; many boxes; a mesh of a million ranks; and a model of
  * 1,000 tensors.
  *
- * bench_plan             the model, and every pair of forms once: rows to columns, random ranks, nodes of 48
+ * bench_plan             the model, and every pair of forms once, from rows to columns, on random ranks and nodes of 48
  * bench_plan --all       everything
  * bench_plan --large     many boxes, a million ranks
  * bench_plan --random    200 random pairs
@@ -33,11 +33,11 @@
 #define MOST_BYTES 500e6
 #define MOST_SHARE 0.2 /* seconds */
 
-static double limit = 20; /* seconds of a case */
+static double limit = 20; /* seconds after which a case is ended */
 static bool shares = true;
 static uint64_t seed = 1;
 
-/* Seconds of processor time, so that other load on the machine does not count. */
+/* Returns seconds of processor time, so that other load on the machine does not count. */
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -94,7 +94,7 @@ static void add_ranks(text *t, order o, int64_t n, const int64_t *rank) {
     add(t, "]");
 }
 
-/* Uneven numbers that add up to n. */
+/* Appends uneven numbers that add up to n. */
 static void add_sizes(text *t, int64_t n, int64_t parts) {
     for (int64_t i = 0, left = n; i < parts; i++) {
         int64_t most = 2 * left / (parts - i), size = i == parts - 1 ? left : below(most + 1);
@@ -104,7 +104,7 @@ static void add_sizes(text *t, int64_t n, int64_t parts) {
     add(t, "}");
 }
 
-/* Halves a box along its longer side, not quite in the middle, until there is one for each rank. */
+/* Halves a box along its longer side, not quite in the middle, until there is one box for each rank. */
 static void add_boxes(text *t, int64_t n, const int64_t *rank, const int64_t *lo, const int64_t *hi) {
     if (n == 1) {
         add(t, " %lld:[%lld:%lld,%lld:%lld]", (long long)*rank, (long long)lo[0], (long long)hi[0], (long long)lo[1],
@@ -178,11 +178,11 @@ static char *write_form(form f, int dim, order o, int64_t first) {
 /* ---- one case ---- */
 
 typedef struct seen {
-    double seconds, share; /* to explain; of the slowest share */
-    double bytes;          /* peak memory while explaining */
-    int64_t neighbours;    /* of the slowest share */
+    double seconds, share; /* seconds to explain, and seconds of the slowest share */
+    double bytes;          /* peak memory in bytes while explaining */
+    int64_t neighbours;    /* neighbours of the slowest share */
     int64_t moved, bound;
-    bool done; /* false: it was ended, or failed */
+    bool done; /* false: the case was ended, or failed */
 } seen;
 
 static int drop(void *ctx, const char *bytes, size_t n) {
@@ -248,7 +248,8 @@ static void run_case(const char *from, const char *to, int64_t per_node, int res
     s.moved = t.bytes_moved;
     s.bound = t.lower_bound;
     if (shares) {
-        if (write(result, &s, sizeof s) != sizeof s) exit(1); /* in case the shares take too long */
+        /* write the result now, in case the shares take too long */
+        if (write(result, &s, sizeof s) != sizeof s) exit(1);
         measure_shares(p, &s);
     }
     if (write(result, &s, sizeof s) != sizeof s) exit(1);
@@ -382,8 +383,8 @@ static void measure_million(void) {
 
 /* ---- many tensors ---- */
 
-/* A transformer's weights, from 8-way to 16-way tensor parallel: cut along rows, along columns, as three fused
- * projections, or whole. */
+/* Makes the layouts of a transformer's weights, from 8-way to 16-way tensor parallel: cut along rows, along columns, as
+ * three fused projections, or whole. */
 static void model_layouts(rsh_layout **from, rsh_layout **to) {
     static const char *const forms[4] = {"bf16[%d/tp, 4096] on dp=%d,tp=%d", "bf16[4096, %d/tp] on dp=%d,tp=%d",
                                          "bf16[(%d|1024|1024)/tp, 4096] on dp=%d,tp=%d", "bf16[%d] on dp=%d,tp=%d"};

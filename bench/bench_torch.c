@@ -1,11 +1,10 @@
-/* Rows to columns: PyTorch 1.13 over gloo and reshard, on threads and on processes, alternating in the same run.
+/* Rows to columns: measures PyTorch 1.13 over gloo and reshard, on threads and on processes, in alternation.
  *
- *   bench_torch [RANKS [SCRIPT]]     2; bench/gloo_reshard.py
+ *   bench_torch [RANKS [SCRIPT]]     defaults: 2, bench/gloo_reshard.py
  *
  * RESHARD_PYTHON names another Python than /usr/bin/python3.  Both are timed in the same way: a run starts after a
- * barrier, its time is that of the slowest rank, and the best run counts.
- * "ratio" is PyTorch's time divided by ours.  If PyTorch is not installed, its row says so and only ours are
- * measured. */
+ * barrier, its time is that of the slowest rank, and the best run counts.  "ratio" is PyTorch's time divided by
+ * reshard's.  If PyTorch is not installed, its row says so, and only reshard is measured. */
 #include <reshard/dtensor.h>
 #include <reshard/torch.h>
 
@@ -37,7 +36,7 @@ static double now(void) {
 /* ---- PyTorch: a child process that measures on request ---- */
 
 typedef struct peer {
-    pid_t pid; /* 0: none */
+    pid_t pid; /* 0: there is no process */
     FILE *to, *from;
 } peer;
 
@@ -58,11 +57,11 @@ static void become_script(const char *script, const int *in, const int *out) {
     dup2(in[0], STDIN_FILENO), dup2(out[1], STDOUT_FILENO);
     close(in[0]), close(in[1]), close(out[0]), close(out[1]);
     if (!freopen("/dev/null", "w", stderr)) _exit(127);
-    execl(python, python, script, (char *)NULL); /* by its path, from which it finds its modules */
+    execl(python, python, script, (char *)NULL); /* start Python by its path, from which it finds its modules */
     _exit(127);
 }
 
-/* Leaves p->pid 0 if PyTorch is not available. */
+/* Starts PyTorch.  Leaves p->pid 0 if it is not available. */
 static void peer_starts(peer *p, const char *script) {
     int in[2], out[2];
     if (pipe(in) || pipe(out)) return;
@@ -78,7 +77,7 @@ static void peer_starts(peer *p, const char *script) {
     json_decref(ready);
 }
 
-/* Best seconds of `count` runs; 0 if PyTorch is no longer running. */
+/* Returns the best seconds of `count` runs; 0 if PyTorch is no longer running. */
 static double peer_measures(peer *p, int64_t n, int count) {
     if (p->pid <= 0) return 0;
     fprintf(p->to, "%lld %lld %d\n", (long long)n, (long long)n, count);
@@ -99,11 +98,11 @@ static const char *const way_names[WAYS] = {"rsh_exec_run: plan bound", "rsh_tor
                                             "rsh_dtensor_redistribute: the same",
                                             "rsh_torch_reshard: first call, plans, new memory"};
 
-/* Shared by the ranks, also if they are processes. */
+/* Data that the ranks share, even if they are processes. */
 typedef struct bench {
     int ranks;
-    peer peer;              /* only rank 0 talks to it */
-    pthread_barrier_t barrier; /* sleeps, so that a waiting rank takes no core from PyTorch */
+    peer peer;              /* only rank 0 talks to PyTorch */
+    pthread_barrier_t barrier; /* a waiting rank sleeps, so that it takes no core from PyTorch */
     double times[MOST_RANKS][MOST_RUNS];
     double best[WAYS], peer_best;
 } bench;
@@ -124,7 +123,7 @@ typedef struct side {
     rsh_value *value; /* src as a DTensor */
 } side;
 
-/* The element at i, j, as in the script; exact in f32. */
+/* Returns the element at i, j, with the same formula as the script; exact in f32. */
 static float value(int64_t i, int64_t j) { return (float)((31 * i + 7 * j) % 65536); }
 
 static rsh_status is_right(const side *s, const rsh_shard *shard) {
@@ -139,7 +138,7 @@ static rsh_status is_right(const side *s, const rsh_shard *shard) {
     return RSH_OK;
 }
 
-/* The source as a DTensor, on the same elements. */
+/* Makes the source a DTensor, on the same elements. */
 static rsh_status prepare_dtensor(side *s) {
     const rsh_place rows = rsh_place_shard(0);
     rsh_value *local = NULL;
@@ -179,7 +178,7 @@ static void release_side(side *s) {
     rsh_spec_free(s->from), rsh_spec_free(s->to);
 }
 
-/* The first run of a round is checked, as PyTorch's is. */
+/* Measures a move into a new tensor.  The first run of a round is checked, as PyTorch's is. */
 static rsh_status time_new(const side *s, rsh_comm *comm, const rsh_torch_tensor *src, bool first, double *seconds) {
     rsh_torch_tensor *fresh = NULL;
     TRY(rsh_comm_barrier(comm));
@@ -204,7 +203,7 @@ static rsh_status time_drop_in(const side *s, bool first, double *seconds) {
     return st;
 }
 
-/* Uses a separate group, whose comm has no cached plan. */
+/* Measures a first call, on a separate group whose comm has no cached plan. */
 static rsh_status time_first(const side *s, bool first, double *seconds) {
     static const int ranks[MOST_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     rsh_group *group = NULL;
@@ -319,7 +318,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     char text[16];
     snprintf(text, sizeof text, "%d", b->ranks);
-    setenv("RANKS", text, 1); /* for the script */
+    setenv("RANKS", text, 1); /* read by the script */
     peer_starts(&b->peer, argc > 2 ? argv[2] : "bench/gloo_reshard.py");
     pthread_barrierattr_t shared;
     pthread_barrierattr_init(&shared);

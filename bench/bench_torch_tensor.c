@@ -1,9 +1,9 @@
-/* Sharded tensors in a loop: rows to columns with rsh_torch_reshard_into, with a bound exec, and with new tensors every
- * time.
+/* Measures moves of sharded tensors in a loop, from rows to columns: with rsh_torch_reshard_into, with a bound exec,
+ * and with a new tensor in every call.
  *
  *     bench_torch_tensor [RANKS [ROWS [COLUMNS [SECONDS]]]]
  *
- * Prints the least time of a call over a few rounds on rank 0, and the time of memcpy for a rank's part. */
+ * Prints the least time of a call on rank 0 over a few rounds, and the time of memcpy for a rank's part. */
 #include <reshard/torch.h>
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 typedef struct job {
     int64_t size[2];
-    double seconds; /* of a round */
+    double seconds; /* seconds of a round */
 } job;
 
 /* A function that moves the tensor once. */

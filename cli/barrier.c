@@ -32,7 +32,8 @@ void barrier_break(barrier *g) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Waking a thread takes longer than a small move, so the clock starts when the last thread is awake. */
+/* Releases all threads at once.  Waking a thread takes longer than a small move, so the clock starts when the last
+ * thread is awake. */
 void barrier_start(barrier *g) {
     int round = atomic_load(&g->starts);
     if (atomic_fetch_add(&g->lined_up, 1) + 1 == g->size) {

@@ -11,7 +11,7 @@ enum { ENGINE = 256, CEILING, IN, OUT };
 
 typedef struct application {
     layout_pair pair;
-    const char *engine;   /* NULL: not given */
+    const char *engine;   /* NULL: the option was not given */
     const char *in, *out; /* names of files, or NULL: the standard streams */
     rsh_plan_opts opts;
     launched launched;
@@ -25,7 +25,7 @@ static const struct argp_option options[] = {
     {.name = "out", .key = OUT, .arg = "NAME", .doc = "write to NAME, with the same conventions"},
     {0}};
 
-/* Checks a name of files; "-" means the standard stream. */
+/* Checks the argument of --in or --out; "-" means the standard stream. */
 static const char *parse_file_name(struct argp_state *state, const char *word) {
     if (!files_name_known(word))
         argp_error(state, "invalid file name '%s': write %%d or %%03d for the rank, %%%% for a percent sign", word);
@@ -63,7 +63,7 @@ static const struct argp apply_argp = {options,
                                        NULL,
                                        NULL};
 
-/* Without ranks: this process holds all parts. */
+/* Moves without ranks: this process holds all parts. */
 static rsh_status move_locally(const rsh_plan *plan, const parts *src, const parts *dst) {
     rsh_pool *pool = NULL;
     rsh_status st = rsh_pool_new(0, &pool);
@@ -75,8 +75,8 @@ static rsh_status move_locally(const rsh_plan *plan, const parts *src, const par
 /* The data that all ranks of a move share. */
 typedef struct inheritance {
     const rsh_plan *plan;
-    const parts *src, *dst; /* for threads: buffers that were read, and that will be written */
-    files *in, *out;        /* for processes */
+    const parts *src, *dst; /* threads only: the buffers that were read, and those that will be written */
+    files *in, *out;        /* processes only */
 } inheritance;
 
 static rsh_status move_thread(void *ctx, rsh_comm *comm) {
@@ -118,7 +118,7 @@ static rsh_status apply_here(const application *a, const rsh_plan *plan, files *
     return st;
 }
 
-/* Rank 0 reads and writes.  If it has failed, all ranks stop. */
+/* Moves on the ranks that a launcher started; rank 0 reads and writes.  If rank 0 has failed, all ranks stop. */
 static rsh_status apply_launched(const application *a, const rsh_plan *plan, rsh_status st, files *in, files *out) {
     st = rsh_comm_agree(a->launched.comm, st);
     return st ? st : streamed_move(a->launched.comm, plan, in, out);
@@ -157,7 +157,7 @@ static int run_apply(application *a) {
     int64_t ranks = layout_pair_group(&a->pair);
     bool threads = !strcmp(a->engine, "threads");
     rsh_status st = threads || !strcmp(a->engine, "shm") ? room_check(ranks, threads) : RSH_OK;
-    progress_plan("apply", ranks); /* its thread is not inherited by forked ranks */
+    progress_plan("apply", ranks); /* forked ranks do not inherit its thread */
     if (!st) st = launched_nodes(&a->launched, &a->opts);
     if (!st) st = rsh_plan_new(a->pair.from, a->pair.to, &a->opts, &plan);
     int result = st ? fail_library(st) : apply_plan(a, plan);

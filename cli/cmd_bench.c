@@ -76,7 +76,8 @@ static int64_t elements(const rsh_layout *l) {
     return sum;
 }
 
-/* A reduction reads every contribution once, and the result once for each further copy; a copy reads what it writes. */
+/* Counts the bytes that a move reads.  A reduction reads every contribution once, and the result once for each further
+ * copy; any other move reads what it writes. */
 static void count_bytes(bench *b) {
     const layout_pair *pair = &b->pair;
     int64_t contributions = contributions_count(pair->from);
@@ -102,7 +103,7 @@ static double fraction_of_reference(const bench *b) {
     return b->bytes ? fraction(b) * (double)(b->bytes_read + b->bytes) / (2 * (double)b->bytes) : fraction(b);
 }
 
-/* GB/s written by the fastest pass, which reads `sources` times as many. */
+/* Returns the GB/s that the fastest pass writes; it reads `sources` times as many. */
 static double stream_rate(const bench *b) { return b->comparison.stream_rate / (b->sources + 1) / 1e9; }
 
 static int print_bench_json(const bench *b) {

@@ -91,7 +91,7 @@ static void parse_size(struct argp_state *state, const char *option, const char 
         argp_error(state, "%s: expected a number of bytes, such as 256M, got '%s'", option, word);
 }
 
-/* Tensors of GGUF files are always whole. */
+/* Does the command write GGUF files?  Their tensors are always whole. */
 static bool writes_gguf(const conversion *c) {
     size_t n = strlen(c->dst);
     return c->opts.format ? !strcmp(c->opts.format, "gguf") : n > 5 && !strcmp(c->dst + n - 5, ".gguf");
@@ -168,7 +168,7 @@ static void report_other_files(const rsh_convert_report *r, const char *copied) 
 /* ---- dry run ---- */
 
 typedef struct step {
-    char *name, *from, *to, *pattern; /* owned; from and to NULL: whole */
+    char *name, *from, *to, *pattern; /* owned; from and to are NULL for whole tensors */
     char **sources;
     int64_t nsources;
     int ndim;
@@ -243,7 +243,7 @@ static void free_steps(steps *all) {
     free(all->list);
 }
 
-/* Tensors matched only by "*" come first: they may have been forgotten. */
+/* Tensors matched only by "*" are listed first, because their rules may have been forgotten. */
 static int64_t sort_key(const step *s) { return s->pattern && !strcmp(s->pattern, "*") ? -1 : s->rule; }
 
 static int by_rule(const void *a, const void *b) {
@@ -269,7 +269,7 @@ static int list_json(const steps *all, const rsh_convert_report *r) {
                       NULL, NULL);
 }
 
-/* Is its only source a tensor of the same name? */
+/* Is the only source a tensor of the same name? */
 static bool keeps_name(const step *s) { return s->nsources == 1 && !strcmp(s->sources[0], s->name); }
 
 static void print_step(const step *s) {
@@ -347,7 +347,7 @@ static int report_json(const rsh_convert_report *r, double seconds) {
                       NULL, NULL);
 }
 
-/* Reports what a user might expect, but was not done. */
+/* Reports what was not done, although a user might expect it. */
 static void report_omissions(const conversion *c, const rsh_convert_report *r) {
     bool skipped = c->opts.no_digest && !c->opts.verify;
     if (r->digests_unchecked)

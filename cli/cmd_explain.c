@@ -11,10 +11,10 @@
 
 enum { JSON = 256, MATRIX, SVG, HTML, RANKS_PER_NODE, RELABEL, BY_NODE };
 
-#define FEW_TO_TRY 256 /* ranks up to which a second plan takes negligible time */
+#define FEW_TO_TRY 256 /* number of ranks up to which a second plan takes negligible time */
 
-#define MOST_RANKS ((int64_t)1 << 22)   /* of a layout; a rank takes about 400 bytes, a million ranks some seconds */
-#define MOST_ENTRIES ((int64_t)1 << 24) /* of a matrix */
+#define MOST_RANKS ((int64_t)1 << 22)   /* ranks of a layout, at most; each takes about 400 bytes */
+#define MOST_ENTRIES ((int64_t)1 << 24) /* most entries of a matrix */
 
 static const struct argp_option options[] = {
     {.name = "json", .key = JSON, .doc = "answer in JSON"},
@@ -89,7 +89,7 @@ static rsh_status relabel_ranks(explanation *e, const rsh_plan_opts *opts) {
     return RSH_OK;
 }
 
-/* Computes the bytes between nodes for the other order of reduction. */
+/* Computes the bytes between nodes if contributions are combined in the other order. */
 static rsh_status try_other_order(explanation *e, const rsh_plan_opts *opts) {
     rsh_plan_opts other = *opts;
     rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;

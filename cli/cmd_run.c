@@ -15,22 +15,22 @@
 #include <unistd.h>
 
 #define GRACE 2.0 /* seconds that the other processes have to end after one has failed */
-#define MOST_RANKS 65536 /* the limit of engine shm; guards against a mistyped number */
-#define NOT_RUNNABLE 126 /* exit status, as in a shell */
+#define MOST_RANKS 65536 /* limit of the engine shm, which also catches a mistyped number */
+#define NOT_RUNNABLE 126 /* exit statuses with the same meaning as in a shell */
 #define NOT_FOUND 127
 #define BY_SIGNAL 128
 
 typedef struct launch {
     int64_t n;
-    char **program; /* and its arguments, ending with NULL */
+    char **program; /* the program and its arguments, ending with NULL */
 
-    atomic_bool *unfound; /* shared with the processes: one of them has reported that exec failed */
+    atomic_bool *unfound; /* set by a process whose exec failed; shared with the processes */
     pid_t self, *child; /* child[r] is 0 after rank r has ended */
     int64_t alive;
     int result;      /* exit status of the first process that failed */
-    bool asked;      /* SIGTERM was passed on */
+    bool asked;      /* SIGTERM has been passed on */
     bool ending;     /* the other processes have been told to end */
-    double deadline; /* time after which they are killed */
+    double deadline; /* time after which the other processes are killed */
     sigset_t signals, before;
 } launch;
 
@@ -45,7 +45,7 @@ static error_t parse(int key, char *word, struct argp_state *state) {
         if (!parse_count(word, 1, &l->n) || l->n > MOST_RANKS)
             argp_error(state, "-n must be from 1 to %d, got '%s'", MOST_RANKS, word);
         return 0;
-    case ARGP_KEY_ARG: /* the program; all further arguments belong to it */
+    case ARGP_KEY_ARG: /* this is the program; all further arguments belong to it */
         l->program = state->argv + state->next - 1;
         state->next = state->argc;
         return 0;
@@ -75,7 +75,7 @@ static void set_number(const char *name, int64_t value) {
     setenv(name, text, 1);
 }
 
-/* Only rank 0 gets standard input; with several readers it would be undefined who reads what. */
+/* Connects standard input for rank 0 only; if several ranks read it, nobody could tell which of them gets the data. */
 static void give_stdin(int64_t rank) {
     int nothing = rank ? open("/dev/null", O_RDONLY) : -1;
     if (nothing < 0) return;
@@ -119,7 +119,7 @@ static void end_others(launch *l, int result) {
     l->result = result;
     l->deadline = clock_seconds() + GRACE;
     signal_all(l, SIGTERM);
-    signal_all(l, SIGCONT); /* a stopped process could not end */
+    signal_all(l, SIGCONT); /* a stopped process cannot end */
 }
 
 static void start_all(launch *l) {
@@ -141,7 +141,8 @@ typedef struct fallen {
     int how;
 } fallen;
 
-/* A rank that was killed makes others fail, possibly before its own end is noticed, so signals have priority. */
+/* Notes how a process ended.  A rank that was killed makes others fail, and their end may be noticed first, so signals
+ * have priority. */
 static void note_end(launch *l, int64_t rank, int how, fallen *f) {
     l->child[rank] = 0;
     l->alive--;
@@ -163,14 +164,14 @@ static void reap_children(launch *l) {
     end_others(l, WIFSIGNALED(f.how) ? BY_SIGNAL + WTERMSIG(f.how) : WEXITSTATUS(f.how));
 }
 
-/* Passes a signal on to the processes.  Signals of the terminal already reach them.  A second SIGTERM means that
- * passing on the first was not enough. */
+/* Passes a signal on to the processes.  Signals of the terminal already reach them.  A second SIGTERM means that the
+ * first one did not end all of them. */
 static void forward_signal(launch *l, const siginfo_t *info) {
     if (info->si_code != SI_KERNEL) signal_all(l, info->si_signo);
     if (info->si_signo != SIGTERM) return;
     if (l->asked) end_others(l, BY_SIGNAL + SIGTERM);
     l->asked = true;
-    signal_all(l, SIGCONT); /* a stopped process could not end */
+    signal_all(l, SIGCONT); /* a stopped process cannot end */
 }
 
 static void watch_children(launch *l) {

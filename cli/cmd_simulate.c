@@ -11,7 +11,7 @@
 
 enum { JSON = 256, RANKS_PER_NODE, NIC, LATENCY, MEM, CORE, BY_NODE, CALIBRATE, MACHINE };
 
-#define RUN_BYTES 48 /* cost of a run if it was not measured: the value of the machines that were measured */
+#define RUN_BYTES 48 /* cost of a run in bytes if it was not measured; a typical measured value */
 
 static const struct argp_option options[] = {
     {.name = "mem", .key = MEM, .arg = "GB/S", .doc = "copy rate of all ranks of a node together, in bytes written"},
@@ -31,17 +31,17 @@ static const struct argp_option options[] = {
 
 typedef struct simulating {
     const char *text[2]; /* FROM and TO, or NULL with --calibrate alone */
-    const char *file;    /* of a machine, or NULL */
+    const char *file;    /* path of a machine file, or NULL */
     layout_pair pair;
     bool json, by_node, calibrate;
-    int64_t ranks_per_node; /* 0: not given */
-    double mem, core, nic, latency; /* options, in bytes per second and seconds; negative: not given */
+    int64_t ranks_per_node; /* 0: the option was not given */
+    double mem, core, nic, latency; /* options in bytes per second and seconds; negative: not given */
     rsh_machine machine;
     rsh_plan *plan;
     rsh_simulation result;
 } simulating;
 
-/* Parses a number above 0, or with `zero` a number of at least 0. */
+/* Parses a number above 0; if `zero` is set, 0 is allowed too. */
 static bool parse_number(const char *text, bool zero, double unit, double *out) {
     char *end;
     errno = 0;
@@ -102,7 +102,7 @@ static const struct argp simulate_argp = {
 
 /* ---- the machine ---- */
 
-/* Reads the file of a machine; NULL after printing an error. */
+/* Reads a machine file; returns NULL after printing an error. */
 static json_t *read_json(const char *path) {
     static const char advice[] = "; make one with 'reshard simulate --calibrate --json'";
     json_error_t error;
@@ -153,7 +153,7 @@ static bool set_up_machine(simulating *s) {
     return !st || (fail_library(st), false);
 }
 
-/* Converts to the units of the options. */
+/* Converts a machine to the units of the options. */
 static json_t *machine_json(const rsh_machine *m) {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mem_gb_per_s", m->memory / 1e9, "core_gb_per_s",
                      m->core / 1e9, "nic_gb_per_s", m->nic / 1e9, "latency_us", m->latency * 1e6, "run_bytes",

@@ -11,8 +11,8 @@
 
 #define LEAST_ROUNDS 15
 #define MOST_ROUNDS 1000
-#define LEAST_TOTAL 0.2    /* seconds of all rounds together */
-#define LEAST_SAMPLE 200e-6 /* seconds of one round; shorter moves are repeated within a round */
+#define LEAST_TOTAL 0.2    /* seconds of all rounds together, at least */
+#define LEAST_SAMPLE 200e-6 /* seconds of one round, at least; shorter moves are repeated within a round */
 #define MOST_BATCH 100000
 
 /* ---- one rank ---- */
@@ -42,7 +42,7 @@ static rsh_status allocate_tensors(const comparison *c, runner *r, rsh_comm *com
     return r->src_memory && r->dst_memory ? RSH_OK : RSH_ENOMEM;
 }
 
-/* Launchers pin a rank to a core or two; the references use all cores nevertheless. */
+/* Opens the references.  They use all cores, although launchers may pin a rank to a core or two. */
 static rsh_status open_reference(comparison *c, rsh_comm *comm) {
     cpu_set_t tied, all;
     bool known = c->comm && !sched_getaffinity(0, sizeof tied, &tied);
@@ -54,7 +54,7 @@ static rsh_status open_reference(comparison *c, rsh_comm *comm) {
     return st;
 }
 
-/* Allocates and binds.  Touches all memory, so that no page fault falls into a timed round. */
+/* Allocates memory and binds.  Touches all memory, so that no page fault falls into a timed round. */
 static rsh_status prepare_rank(comparison *c, runner *r, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     r->comm = comm;
@@ -82,13 +82,13 @@ static rsh_status check_elements(const comparison *c, runner *r, int rank) {
     return st;
 }
 
-/* The references have evicted the move's data from the caches, so one run that is not timed comes first. */
+/* Runs the move.  The references have evicted its data from the caches, so it first runs once without being timed. */
 static rsh_status run_batch(comparison *c, runner *r) {
     if (c->phase == PHASE_RUN_POISONED) poison_destination(r);
     rsh_status st = rsh_exec_run(r->exec);
     if (st) return st;
     if (c->comm)
-        st = rsh_comm_barrier(c->comm); /* all are awake now */
+        st = rsh_comm_barrier(c->comm); /* all ranks are awake now */
     else
         barrier_start(&c->barrier);
     double start = c->comm ? clock_seconds() : 0;
@@ -97,7 +97,7 @@ static rsh_status run_batch(comparison *c, runner *r) {
     return st;
 }
 
-/* What a launched rank sends to the others. */
+/* The record that a launched rank sends to the others. */
 typedef struct word {
     int64_t phase, batch;
     double end;
@@ -125,7 +125,7 @@ static rsh_status synchronise(comparison *c, const runner *r) {
     return barrier_wait(&c->barrier) ? RSH_OK : RSH_EPEER;
 }
 
-/* Runs one round of a rank, between two synchronisations.  Only outside of them rank 0 may change the phase. */
+/* Runs one round of a rank, between two synchronizations.  Rank 0 may change the phase only outside of them. */
 static rsh_status take_part(comparison *c, int rank, bool *stopped) {
     runner *r = &c->runner[rank];
     rsh_status st = synchronise(c, r);
@@ -244,8 +244,8 @@ static rsh_status lead_rounds(comparison *c) {
 
 /* ---- all ranks ---- */
 
-/* The memory of a failed rank is not freed, since others may be reading it.  Launched ranks keep it mapped as long as
- * they need it. */
+/* Runs a rank.  The memory of a failed rank is not freed, because other ranks may be reading it.  Launched ranks keep
+ * it mapped as long as they need it. */
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
     comparison *c = ctx;
     int rank = rsh_comm_rank(comm);
@@ -296,7 +296,7 @@ static rsh_status run_shared(comparison *c) {
         c->memcpy_seconds = shared->memcpy_seconds;
         c->stream_rate = shared->stream_rate;
         c->stream_fraction = shared->stream_fraction;
-        c->stream_name = shared->stream_name; /* static: the same address in a forked rank */
+        c->stream_name = shared->stream_name; /* static data has the same address in a forked rank */
         c->fault = shared->fault;
     }
     munmap(shared, sizeof *shared);

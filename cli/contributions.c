@@ -1,4 +1,4 @@
-/* Contributions: derived from the mesh and the partial axes of a layout. */
+/* Contributions: finds them from the mesh and the partial axes of a layout. */
 #include "contributions.h"
 
 int64_t contributions_count(const rsh_layout *l) {
@@ -8,7 +8,8 @@ int64_t contributions_count(const rsh_layout *l) {
     return n;
 }
 
-/* Returns the position of a rank in the mesh; any position if it is not in the layout, since it holds nothing. */
+/* Returns the position of a rank in the mesh.  A rank that is not in the layout holds nothing, so any position may be
+ * returned for it. */
 static int64_t mesh_position(const rsh_layout *l, int64_t rank) {
     const rsh_layout_desc *desc = rsh_layout_describe(l);
     int64_t i = 0, last = rsh_layout_nranks(l) - 1;

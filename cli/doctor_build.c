@@ -34,9 +34,9 @@ void find_engines(finding *f) {
     if (!mpi) advise(f, "ok", "no engine mpi: libreshard-mpi or its MPI library was not found");
 }
 
-/* Finds "Open MPI v4.1.4" in the longer version text. */
+/* Finds the MPI.  Extracts "Open MPI v4.1.4" from the longer version text. */
 void find_mpi(finding *f) {
-    char text[8192] = ""; /* as long as MPI's own constant */
+    char text[8192] = ""; /* as large as MPI's own limit */
     int length = 0, (*version)(char *, int *) = NULL;
     *(void **)&version = launched_possible() ? dlsym(RTLD_DEFAULT, "MPI_Get_library_version") : NULL;
     snprintf(f->value, FINDING, "none");
@@ -45,7 +45,7 @@ void find_mpi(finding *f) {
     snprintf(f->value, FINDING, "%.100s", text);
 }
 
-/* Finds the BLAS that libreshard-nn uses.  Distributions name the slow reference implementation "blas". */
+/* Finds the BLAS that libreshard-nn uses.  Some distributions name the slow reference implementation just "blas". */
 void find_blas(finding *f) {
     void *nn = library_load("libreshard-nn.so"), *product = nn ? dlsym(nn, "cblas_sgemm") : NULL;
     char path[PATH_MAX] = "";

@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define SMALL_SHM ((double)(256 << 20)) /* bytes of /dev/shm; the default of containers is 64 MiB */
+#define SMALL_SHM ((double)(256 << 20)) /* bytes; a smaller /dev/shm is reported (containers have 64 MiB by default) */
 
 static bool read_line(const char *path, char *line, int room) {
     FILE *file = fopen(path, "r");
@@ -18,7 +18,7 @@ static bool read_line(const char *path, char *line, int room) {
     return ok;
 }
 
-/* Number of ranks that a launcher started on this machine, or 0. */
+/* Returns the number of ranks that a launcher started on this machine, or 0. */
 static int ranks_here(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "RESHARD_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -128,13 +128,13 @@ static rsh_picture_format choose_form(void) {
     return colours ? RSH_PICTURE_ANSI : RSH_PICTURE_TEXT;
 }
 
-/* Columns of the terminal; SIZE_MAX if stdout is not a terminal or its width is unknown. */
+/* Returns the columns of the terminal; SIZE_MAX if stdout is not a terminal or its width is unknown. */
 static size_t terminal_columns(void) {
     struct winsize w;
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) || !w.ws_col ? SIZE_MAX : w.ws_col;
 }
 
-/* Columns of the longest line; UTF-8 characters count once, colour escapes not at all. */
+/* Returns the columns of the longest line.  A UTF-8 character is one column; colour escapes have none. */
 static size_t text_columns(const char *text) {
     size_t most = 0, n = 0;
     for (const char *p = text; *p; p++) {
@@ -147,7 +147,8 @@ static size_t text_columns(const char *text) {
     return most;
 }
 
-/* Draws the plan with both layouts side by side, or one layout; the caller frees it.  NULL: *st is the error. */
+/* Draws the plan with both layouts side by side, or one layout; the caller frees the text.  If it returns NULL, *st is
+ * the error. */
 static char *draw_text(const explanation *e, const rsh_layout *one, rsh_picture_format form, rsh_status *st) {
     char *text = NULL;
     size_t length = 0;
@@ -160,7 +161,7 @@ static char *draw_text(const explanation *e, const rsh_layout *one, rsh_picture_
     return NULL;
 }
 
-/* Prints one layout below the other; if the terminal is too narrow even for that, none. */
+/* Prints one layout below the other.  If the terminal is too narrow even for that, prints none. */
 static rsh_status print_narrow(const explanation *e, rsh_picture_format form) {
     rsh_status st, st2 = RSH_OK;
     char *from = draw_text(e, e->pair.from, form, &st), *to = st ? NULL : draw_text(e, e->pair.to, form, &st2),

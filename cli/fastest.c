@@ -17,7 +17,7 @@
 
 #define LINE  64
 #define AHEAD 512 /* bytes between prefetch and use */
-#define TRIES 5   /* per loop */
+#define TRIES 5   /* runs of each loop */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef void pass_fn(char *to, const char *const *from, int n, size_t bytes);
@@ -82,7 +82,7 @@ static bool always(void) { return true; }
 struct pass_loop {
     const char *name;
     bool (*is_there)(void);
-    bool sums; /* supports more than one stream */
+    bool sums; /* the loop supports more than one stream */
     pass_fn *pass;
 };
 

@@ -1,4 +1,4 @@
-/* Interrupt: a signal handler that prints what was left behind; it uses only async-signal-safe functions. */
+/* Interrupt: a signal handler that prints what the command leaves behind.  It uses only async-signal-safe functions. */
 #include "interrupt.h"
 
 #include "cli.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 typedef struct remains {
-    const char *path, *sentence, *otherwise; /* path NULL: always the sentence */
+    const char *path, *sentence, *otherwise; /* if path is NULL, the sentence is always printed */
 } remains;
 
 static remains slots[2]; /* the current one, and one to write to */
@@ -22,7 +22,7 @@ typedef struct litter {
     atomic_bool there;
     char path[PATH_MAX + 32];
 } litter;
-static litter *unwanted; /* NULL: out of memory */
+static litter *unwanted; /* NULL if memory has run out */
 static pid_t owner; /* the process that prints; forked ranks get the signal as well */
 static atomic_bool silent;
 

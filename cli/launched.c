@@ -1,4 +1,4 @@
-/* Launched: loads libreshard-mpi on demand and creates a comm of all ranks. */
+/* Launched: loads libreshard-mpi on demand, and creates a comm of all ranks that a launcher started. */
 #include "launched.h"
 
 #include "interrupt.h"
@@ -12,13 +12,13 @@
 #define SONAME(major, minor) "libreshard-mpi.so." TEXT_OF(major) "." TEXT_OF(minor)
 static const char soname[] = SONAME(RSH_VERSION_MAJOR, RSH_VERSION_MINOR);
 
-/* Loads libreshard-mpi, or the file in RESHARD_MPI_LIBRARY, if set. */
+/* Loads libreshard-mpi; if RESHARD_MPI_LIBRARY is set, loads that file. */
 static void *load_mpi(void) {
     const char *file = getenv("RESHARD_MPI_LIBRARY");
     return file && *file ? dlopen(file, RTLD_NOW | RTLD_GLOBAL) : library_load("libreshard-mpi.so");
 }
 
-/* Environment variables with which launchers tell each process the number of ranks and its rank. */
+/* Environment variables in which launchers tell each process the number of ranks and its rank. */
 static const char *const told[][3] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                       {"MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
                                       {"MPICH", "PMI_SIZE", "PMI_RANK"}};
@@ -57,7 +57,7 @@ int launched_open(launched *l, const char *engine) {
     *(void **)&l->close = dlsym(library, "rsh_mpi_close");
     if (!open || !l->close)
         return fail("%s has the wrong version: %s; install the version of this command", soname, dlerror());
-    interrupt_speaks(false); /* until the rank is known */
+    interrupt_speaks(false); /* no rank prints until it knows its rank */
     rsh_status st = open(&l->comm);
     if (st) return fail_library(st);
     if (!launched_speaks(l)) be_quiet();

@@ -1,4 +1,5 @@
-/* Library: loads a library from the directory of the command, of the core library, or from the system's path. */
+/* Library: loads a library from the directory of the command, from that of the core library, or from the system's
+ * path. */
 #include "library.h"
 
 #include "cli.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Loads the library from the directory of `file`; NULL: it is not there, or cannot be loaded. */
+/* Loads the library from the directory of `file`; returns NULL if it is not there or cannot be loaded. */
 static void *load_beside(const char *file, const char *soname) {
     char path[PATH_MAX];
     const char *slash = strrchr(file, '/');
@@ -16,7 +17,7 @@ static void *load_beside(const char *file, const char *soname) {
     return n > 0 && n < PATH_MAX && !access(path, R_OK) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
 }
 
-/* RTLD_GLOBAL, because plugins of MPI look for its symbols among the global ones. */
+/* Loads a library.  RTLD_GLOBAL is needed because plugins of MPI look for its symbols among the global ones. */
 void *library_load(const char *name) {
     char self[PATH_MAX] = "", soname[64];
     Dl_info core;

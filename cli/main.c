@@ -40,7 +40,7 @@ static void print_help(FILE *to) {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* The edit distance of two words. */
+/* Returns the edit distance of two words. */
 static size_t edit_distance(const char *a, const char *b) {
     size_t row[64], m = strlen(b);
     if (m >= 63) return m;
@@ -62,7 +62,7 @@ static bool is_prefix(const char *a, const char *b) { return !strncmp(a, b, leas
 
 static const char *nearest_verb(const char *word) {
     const char *best = NULL;
-    size_t best_distance = least(4, strlen(word) / 2 + 1); /* more changes mean another word, not a typo */
+    size_t best_distance = least(4, strlen(word) / 2 + 1); /* a word with more changes is another word, not a typo */
     for (size_t i = 0; i < VERBS; i++) {
         size_t d = is_prefix(word, verbs[i].name) ? 0 : edit_distance(word, verbs[i].name);
         if (d < best_distance) {
@@ -105,7 +105,7 @@ static const verb *find_verb(const char *word) {
     return NULL;
 }
 
-/* Fails if an environment variable is invalid; creating a tensor makes the library check them.  The doctor reports them
+/* Fails if an environment variable is invalid: creating a tensor makes the library check them.  The doctor reports them
  * itself. */
 static int check_settings(const verb *v) {
     rsh_tensor *t = NULL;

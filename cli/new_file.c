@@ -18,7 +18,7 @@ static bool set_name(new_file *d, const char *name) {
     return strlen(name) < PATH_MAX;
 }
 
-/* Reads the target of a link, relative to the directory of the link.  False: `name` is not a link. */
+/* Reads the target of a link, relative to the directory of the link.  Returns false if `name` is not a link. */
 static bool read_link(const char *name, char target[2 * PATH_MAX]) {
     const char *slash = strrchr(name, '/');
     size_t dir = slash ? (size_t)(slash - name) + 1 : 0;
@@ -44,7 +44,7 @@ static int open_itself(new_file *d) {
     return open(d->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-/* The descriptor that a name such as /dev/fd/3 stands for; -1: none. */
+/* Returns the descriptor for a name such as /dev/fd/3; -1: it is not such a name. */
 static int descriptor_of(const char *name) {
     int n = -1, end = 0;
     if (!strcmp(name, "/dev/stdout")) return STDOUT_FILENO;
@@ -61,17 +61,19 @@ static int open_again(new_file *d, const char *name) {
     return fcntl(descriptor_of(name), F_DUPFD_CLOEXEC, 0);
 }
 
-/* Can no file be created next to the target?  The name may be too long, or the directory not writable. */
+/* Returns whether errno says that no file can be created next to the target: its name is too long, or the directory is
+ * not writable. */
 static bool cannot_create_beside(bool there) { return errno == ENAMETOOLONG || (there && errno == EACCES); }
 
-/* Registers the file for removal before creating it, since a signal may arrive at any time. */
+/* Creates the file.  Registers it for removal first, because a signal may arrive at any time. */
 static int open_beside(new_file *d, const struct stat *before) {
     snprintf(d->path, sizeof d->path, "%s.reshard-partial", d->name);
     interrupt_removes(d->path);
     int fd = open(d->path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) interrupt_removes(NULL);
     if (fd < 0 && cannot_create_beside(before != NULL)) return open_itself(d);
-    if (fd >= 0 && before && fchmod(fd, before->st_mode & 07777)) errno = 0; /* some file systems have no modes */
+    /* some file systems do not support modes */
+    if (fd >= 0 && before && fchmod(fd, before->st_mode & 07777)) errno = 0;
     return fd;
 }
 

@@ -1,7 +1,7 @@
-/* Npy: reads and writes the header of .npy files: six bytes of magic, a version, a length, and a line of Python.
+/* Npy: reads and writes the header of .npy files: a magic number of six bytes, a version, a length, and a line of
+ * Python:
  *
- *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
- */
+ *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } */
 #include "npy.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ static bool read_shape(const char *p, npy_array *a) {
 static bool read_dtype(const char *p, npy_array *a) {
     for (size_t i = 0; p && (*p == '\'' || *p == '"') && i < NAMES; i++) {
         size_t n = strlen(names[i].descr);
-        bool byte = *names[i].descr == '|'; /* byte order does not matter for one byte */
+        bool byte = *names[i].descr == '|'; /* a type of one byte has no byte order */
         if (strncmp(p + 1 + byte, names[i].descr + byte, n - byte) || p[1 + n] != *p) continue;
         a->dtype = names[i].dtype;
         return true;

@@ -1,7 +1,7 @@
 /* Output: writes diagnostics to stderr and answers to stdout, and reports if stdout cannot be written.
  *
- * Both streams are replaced.  Diagnostics and answers contain words of users and names from files, so control
- * characters are escaped on their way to a terminal.  The first error of writing to stdout is kept. */
+ * Both streams are replaced.  Diagnostics and answers contain arguments and names from files, so control characters are
+ * escaped on their way to a terminal.  The first error of writing to stdout is kept. */
 #include "cli.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -33,7 +33,7 @@ static bool write_all(int fd, const char *data, size_t bytes) {
     return true;
 }
 
-/* Length of the printable UTF-8 character at `p`; 0: a control character or invalid UTF-8. */
+/* Returns the length of the printable UTF-8 character at `p`; 0: it is a control character or invalid UTF-8. */
 static size_t printable(const unsigned char *p, size_t left) {
     size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
     if (!n || n > left || (n == 1 && ((*p < ' ' && *p != '\n') || *p == 0x7f))) return 0;
@@ -85,7 +85,7 @@ static ssize_t put_diagnostics(void *cookie, const char *data, size_t bytes) {
     return write_spelled(STDERR_FILENO, data, bytes) ? (ssize_t)bytes : 0;
 }
 
-/* Bytes that do not go to a terminal are not escaped. */
+/* Writes an answer; bytes that do not go to a terminal are not escaped. */
 static ssize_t put_answer(void *cookie, const char *data, size_t bytes) {
     (void)cookie;
     if ((to_terminal && !in_colour ? write_spelled : write_all)(STDOUT_FILENO, data, bytes)) return (ssize_t)bytes;
@@ -106,7 +106,7 @@ void open_output(void) {
     stderr = diagnostics;
 }
 
-/* A closed stdout is not an error if nothing was written to it. */
+/* Closes stdout.  A stdout that is already closed is not an error if nothing was written to it. */
 void close_stdout(void) {
     fflush(stdout);
     if (!lost && close(STDOUT_FILENO) && errno != EBADF) lost = errno;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AT_ONCE ((size_t)8 << 20) /* bytes per call, and per step of progress */
+#define AT_ONCE ((size_t)8 << 20) /* bytes per call, and per update of the progress */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -128,7 +128,7 @@ static rsh_status write_header(const files *f) {
     return write_bytes(f, header, npy_write(&a, header));
 }
 
-/* Sets the message for Ctrl-C.  What was written to a pipe or a device cannot be taken back. */
+/* Sets the message for Ctrl-C.  Bytes that were written to a pipe or a device cannot be removed. */
 static void set_interrupt_message(const files *f, bool kept) {
     static char words[2][PATH_MAX + 64];
     static int next;
@@ -265,7 +265,7 @@ static rsh_status check_array_kind(const files *f) {
     return RSH_OK;
 }
 
-/* Chooses row-major order, unless the layout is column-major; .npy supports these two. */
+/* Chooses column-major order if the layout is column-major, otherwise row-major; .npy supports only these two. */
 static rsh_status choose_order(files *f) {
     rsh_part part;
     rsh_status st = f->parts->n ? part_here(f, &part) : RSH_OK;
@@ -306,13 +306,13 @@ rsh_status files_open(files *f, const char *name, const char *side, const parts 
 
 /* ---- memory ---- */
 
-/* Maps the file, so that its bytes are copied only once.  False: it cannot be mapped and must be read. */
+/* Maps the file, so that its bytes are copied only once.  Returns false if it cannot be mapped and must be read. */
 static bool map_file(files *f, parts *p) {
     struct stat status;
     off_t start = lseek(f->fd, 0, SEEK_CUR);
     if (start < 0 || fstat(f->fd, &status) || !S_ISREG(status.st_mode)) return false;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (size_t)start % page;
-    if (!p->bytes || skip % 16) return false; /* elements must be aligned */
+    if (!p->bytes || skip % 16) return false; /* elements in the mapping must be aligned */
     p->mapped = p->bytes + skip;
     void *at = mmap(NULL, p->mapped, PROT_READ, MAP_PRIVATE, f->fd, start - (off_t)skip);
     if (at == MAP_FAILED) return false;

@@ -1,4 +1,4 @@
-/* Parts: the offset of each part of a layout in one block of memory. */
+/* Parts: computes the offset of each part of a layout in one block of memory. */
 #include "parts.h"
 
 #include <stdlib.h>

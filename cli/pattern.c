@@ -1,4 +1,4 @@
-/* Pattern: the value of each index, encoded in a dtype. */
+/* Pattern: computes the test value of each index, encoded in a dtype. */
 #include "pattern.h"
 
 #include "pattern_row.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The dtype represents all integers below 2^bits exactly. */
+/* Returns the number of bits such that the dtype represents all integers below 2^bits exactly. */
 static int exact_bits(rsh_dtype dtype) {
     static const int bits[RSH_NDTYPES] = {
         [RSH_BOOL] = 1,    [RSH_U8] = 7,    [RSH_I8] = 7,   [RSH_U16] = 15,  [RSH_I16] = 15, [RSH_U32] = 31,
@@ -19,7 +19,7 @@ static int exact_bits(rsh_dtype dtype) {
 static int common_bits(const layout_pair *pair) {
     int a = exact_bits(rsh_layout_dtype(pair->from)), b = exact_bits(rsh_layout_dtype(pair->to)), bits = a < b ? a : b;
     bool avg = rsh_layout_op(pair->from) == RSH_OP_AVG;
-    return avg && bits > 12 ? 12 : bits; /* sums of equal values must stay exact too */
+    return avg && bits > 12 ? 12 : bits; /* sums of equal values must be exact too */
 }
 
 /* ---- encodings of one or two bytes ---- */
@@ -50,7 +50,7 @@ static bool make_table(pattern *p) {
 
 /* ---- neutral elements ---- */
 
-/* A small integer that is neutral for the op. */
+/* Returns a small integer that is neutral for the op. */
 static uint64_t neutral(rsh_op op, int bits) {
     switch (op) {
     case RSH_OP_PROD: return 1;
@@ -62,7 +62,7 @@ static uint64_t neutral(rsh_op op, int bits) {
 
 static void put_bits(unsigned char *out, uint64_t bits) { memcpy(out, &bits, sizeof bits); }
 
-/* The bits of infinity, or of the largest value if the dtype has no infinity. */
+/* Returns the bits of infinity, or of the largest value if the dtype has no infinity. */
 static uint64_t largest(rsh_dtype dtype) {
     switch (dtype) {
     case RSH_BOOL: return 1;

@@ -4,18 +4,18 @@
 
 #include <string.h>
 
-#define CHUNK 1024 /* elements generated at once; they fit into the L1 cache */
+#define CHUNK 1024 /* number of elements generated at a time; they fit into the L1 cache */
 
 typedef struct part_walk {
     const pattern *pattern;
     int ndim;
-    int64_t global[RSH_MAX_NDIM]; /* strides of the whole tensor, row-major */
+    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the whole tensor */
     int64_t rank, contribution;
     char *data;
-    pattern_fault *fault; /* NULL: fill */
+    pattern_fault *fault; /* where to record a fault; NULL: fill the part instead of comparing */
 } part_walk;
 
-/* A row in memory: n elements with stride `stride` and indices start, start + step, .. */
+/* A row in memory: n elements with stride `stride` and the indices start, start + step, ... */
 typedef struct memory_row {
     char *data;
     int64_t stride, start, step, n;
@@ -75,7 +75,7 @@ static int do_box(void *ctx, const rsh_box *box, int64_t offset, const int64_t *
         memory_row r = {w->data + offset * size, w->ndim ? strides[inner] : 1, index, w->ndim ? w->global[inner] : 1,
                         w->ndim ? extent[inner] : 1};
         do_row(w, r);
-        for (d = w->ndim - 1; d >= 0; d--) { /* the next row, counting like an odometer */
+        for (d = w->ndim - 1; d >= 0; d--) { /* advance to the next row, like an odometer */
             if (d == inner) continue;
             bool turned = ++at[d] == extent[d];
             int64_t steps = turned ? 1 - extent[d] : 1;

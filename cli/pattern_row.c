@@ -5,7 +5,7 @@
 
 static uint64_t mixed(int64_t index) { return (uint64_t)index * 0x9e3779b97f4a7c15u; }
 static uint64_t value_of(int64_t index, int bits) { return mixed(index) >> (64 - bits); }
-/* The contribution out of n that has the value at an index. */
+/* Returns which of n contributions has the value at an index; the others are neutral. */
 static int64_t holder_of(int64_t index, int64_t n) {
     return (int64_t)(((mixed(index) & 0xffffffff) * (uint64_t)n) >> 32);
 }

@@ -10,18 +10,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST 0.1 /* seconds before the line is first shown */
+#define FIRST 0.1 /* seconds before the line is shown for the first time */
 #define NEXT 0.2  /* seconds between two updates */
 #define SAMPLES 2048 /* number of pages that are sampled */
 #define WIPE "\r\033[K"
 
 /* The state that the painter thread reads, in memory that forked ranks share. */
 typedef struct work {
-    _Atomic(const char *) what; /* NULL: hidden */
-    atomic_bool planning;       /* counted in unspecified units, not in bytes */
+    _Atomic(const char *) what; /* what the line says; NULL: hidden */
+    atomic_bool planning;       /* work is counted in unspecified units, not in bytes */
     _Atomic uint64_t done, total;
     _Atomic double start;
-    _Atomic(const char *) memory; /* of `total` bytes; its resident pages show the progress; NULL: bytes are counted */
+    /* destination of `total` bytes, whose resident pages show the progress; NULL: bytes are counted */
+    _Atomic(const char *) memory;
 } work;
 
 static work *now;       /* NULL: nothing is shown */

@@ -21,7 +21,7 @@ const char *human_seconds(double seconds, char text[QUANTITY]) {
     return text;
 }
 
-/* Members are printed one by one, since a matrix in jansson would take too much memory. */
+/* Prints an object member by member, because a matrix in jansson would take too much memory. */
 int print_json(json_t *object, int (*more)(void *ctx), void *ctx) {
     const char *key, *lead = "{\n  ";
     json_t *value;

@@ -1,4 +1,4 @@
-/* Rank parts: allocates one rank's parts in memory of the comm, and moves between two layouts. */
+/* Rank parts: allocates one rank's parts in memory of the comm, and moves them between two layouts. */
 #include "rank_parts.h"
 
 #include <stdlib.h>

@@ -17,7 +17,7 @@ bool is_mesh(const char *to) {
 /* ---- attention heads, from config.json ---- */
 
 typedef struct heads {
-    long long size, width; /* of one head; of all heads; 0: unknown */
+    long long size, width; /* sizes of one head, and of all heads together; 0: unknown */
 } heads;
 
 static long long number_of(const json_t *config, const char *key, const char *other) {

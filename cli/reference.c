@@ -1,10 +1,10 @@
-/* Reference: measures memcpy of the same number of bytes. */
+/* Reference: measures the time of memcpy for the same number of bytes. */
 #include "comparison.h"
 
 #include <string.h>
 
-/* Worker i copies the i-th slice, which has whole cache lines, in one call, so that memcpy uses its method for large
- * blocks. */
+/* Returns the start of the i-th slice.  Worker i copies it in one call, so that memcpy uses its method for large
+ * blocks.  Slices have whole cache lines. */
 static size_t slice_start(const reference *r, int64_t i) {
     size_t lines = (r->bytes + 63) / 64, start = lines * (size_t)i / (size_t)rsh_pool_size(r->pool) * 64;
     return start < r->bytes ? start : r->bytes;

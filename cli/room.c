@@ -1,4 +1,4 @@
-/* Room: checks the limits on processes and threads of the machine, the user and the control group. */
+/* Room: checks whether the limits of the machine, the user and the control group allow so many processes or threads. */
 #include "room.h"
 
 #include "cli.h"
@@ -20,7 +20,7 @@ static int64_t most_of_user(void) {
     return limited ? (int64_t)user.rlim_cur : INT64_MAX;
 }
 
-/* A thread needs two mappings: its stack and the guard page. */
+/* Each thread needs two mappings: its stack and the guard page. */
 rsh_status room_check(int64_t n, bool threads) {
     int64_t used = read_number("/sys/fs/cgroup/pids.current", 0);
     const struct {

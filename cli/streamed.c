@@ -1,5 +1,5 @@
-/* Streamed: moves data in windows; each is one exchange of messages between rank 0 and the ranks that hold its bytes.
- */
+/* Streamed: moves data in windows.  Each window is one exchange of messages between rank 0 and the ranks that hold its
+ * bytes. */
 #include "streamed.h"
 
 #include "rank_parts.h"
@@ -12,13 +12,13 @@
 /* Bytes lo to hi - 1 of the stream, which is the concatenation of all parts. */
 typedef struct window {
     size_t lo, hi;
-    char *data; /* rank 0 only */
+    char *data; /* on rank 0 only */
 } window;
 
-/* The offset of part i in the stream, which is in `data` as long as the parts have no memory. */
+/* Returns the offset of part i in the stream, which is stored in `data` as long as the parts have no memory. */
 static size_t start_of(const parts *p, int64_t i) { return (size_t)p->memory[i].data; }
 
-/* The first part that ends after byte `at`. */
+/* Returns the first part that ends after byte `at`. */
 static int64_t first_part_after(const parts *p, size_t at) {
     int64_t lo = 0, hi = p->n;
     while (lo < hi) {
@@ -29,7 +29,7 @@ static int64_t first_part_after(const parts *p, size_t at) {
     return lo;
 }
 
-/* Intersects part i with the window; false: they do not overlap. */
+/* Intersects part i with the window; returns false if they do not overlap. */
 static bool intersect_window(const parts *p, int64_t i, const window *w, size_t *lo, size_t *bytes) {
     size_t start = start_of(p, i), end = start + parts_bytes(p, i);
     *lo = start > w->lo ? start : w->lo;
@@ -70,7 +70,7 @@ typedef struct carrier {
     rsh_comm *comm;
     const rank_parts *held;
     files *files;
-    int *owner; /* rank of each part; rank 0 only */
+    int *owner; /* rank of each part, on rank 0 only */
     rsh_message *own, *all;
 } carrier;
 

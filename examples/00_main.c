@@ -10,15 +10,15 @@
 #include <time.h>
 
 enum { RANKS = 4, ROUNDS = 9 };
-static const char FROM[] = "f32[8192/x, 8192] on x=4"; /* bands of rows, 64 MiB a rank */
+static const char FROM[] = "f32[8192/x, 8192] on x=4"; /* bands of rows, 64 MiB on each rank */
 static const char TO[] = "f32[8192, 8192/x] on x=4";   /* bands of columns */
 
-/* Data that the ranks share; each writes only its own entries. */
+/* Data that the ranks share; each rank writes only its own entries. */
 typedef struct job {
     const rsh_plan *plan;
-    rsh_pool *pool; /* used by rank 0 */
+    rsh_pool *pool; /* used by rank 0 only */
     void *src[RANKS], *dst[RANKS];
-    size_t bytes; /* of a part */
+    size_t bytes; /* bytes of a part */
     double reshard_seconds, memcpy_seconds;
     rsh_digest before, after;
 } job;
@@ -37,7 +37,7 @@ static int to_stream(void *stream, const char *text, size_t length) {
 
 typedef struct walk {
     float *part;
-    int64_t columns; /* of the global tensor */
+    int64_t columns; /* number of columns of the global tensor */
     bool fill;
     int64_t wrong;
 } walk;
@@ -96,7 +96,7 @@ static rsh_status time_rounds(job *j, rsh_exec *exec, rsh_comm *comm) {
     for (int round = 0; round < ROUNDS && !st; round++) {
         double reshard_seconds;
         st = time_reshard(exec, comm, &reshard_seconds);
-        if (st || !first_rank) continue; /* the other ranks wait in the next barrier */
+        if (st || !first_rank) continue; /* the other ranks are waiting in the next barrier */
         double began = now();
         rsh_pool_run(j->pool, rsh_pool_size(j->pool), copy_share, j);
         double memcpy_seconds = now() - began;
@@ -123,7 +123,7 @@ static rsh_status move_and_check(job *j, rsh_comm *comm, rsh_sharded *src, rsh_s
     if (!st) st = rsh_exec_bind(j->plan, comm, &from, &to, &exec);
     if (!st) st = time_rounds(j, exec, comm);
 
-    memset(to.data, 0xff, j->bytes); /* so that only the last run can have written the values */
+    memset(to.data, 0xff, j->bytes); /* so that the values can only come from the last run */
     if (!st) st = rsh_exec_run(exec);
     if (!st) st = walk_part(dst, false, &wrong);
     if (!st) st = rsh_sharded_digest(dst, &after);
@@ -173,7 +173,7 @@ int main(void) {
     printf("reshard %s\n\n", rsh_version());
     rsh_status st = rsh_layout_parse(FROM, &from);
     if (!st) st = rsh_layout_parse(TO, &to);
-    if (!st) st = rsh_plan_new(from, to, NULL, &plan); /* needs no tensors and no ranks */
+    if (!st) st = rsh_plan_new(from, to, NULL, &plan); /* planning needs no tensors and no ranks */
     if (!st) st = rsh_plan_print(plan, -1, RSH_PRINT_TEXT, &out);
     if (!st) putchar('\n');
     if (!st) st = rsh_draw_plan(plan, 0, RSH_PICTURE_TEXT, &out);

@@ -35,7 +35,7 @@ static rsh_status run_steps(rsh_exec *exec, int rank, int32_t *rows, const int32
 }
 
 static rsh_status rank_main(void *ctx, rsh_comm *comm) {
-    static int32_t rows[RANKS][BAND * N], columns[RANKS][N * BAND]; /* memory of the caller: an entry per rank */
+    static int32_t rows[RANKS][BAND * N], columns[RANKS][N * BAND]; /* memory of the caller, with an entry per rank */
     const rsh_plan *plan = ctx;
     int rank = rsh_comm_rank(comm);
     rsh_memory src = {rows[rank], NULL}, dst = {columns[rank], NULL};

@@ -14,7 +14,7 @@ static int count_wrong(void) {
     int wrong = 0;
     for (int i = 0; i < ROWS; i++) {
         for (int j = 0; j < COLUMNS; j++) {
-            int x = i / (ROWS / 2), y = j / (COLUMNS / 2); /* the position in the mesh */
+            int x = i / (ROWS / 2), y = j / (COLUMNS / 2); /* position of the block in the mesh */
             int at = i % (ROWS / 2) + ROWS / 2 * (j % (COLUMNS / 2));
             wrong += block[2 * x + y][at] != 100 * i + j;
         }

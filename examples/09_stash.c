@@ -27,7 +27,7 @@ static rsh_status layer_forward(rsh_stash *stash, rsh_tensor **x, rsh_ticket **s
     return RSH_OK;
 }
 
-/* gradient *= 2 x */
+/* Multiplies the gradient by 2 x. */
 static rsh_status layer_backward(rsh_ticket *saved, const rsh_tensor *gradient) {
     rsh_tensor *x = NULL;
     TRY(rsh_stash_unpack(saved, &x));
@@ -40,13 +40,13 @@ static rsh_status layer_backward(rsh_ticket *saved, const rsh_tensor *gradient) 
 
 static rsh_status backward(rsh_ticket **saved, const rsh_tensor *gradient) {
     for (int l = LAYERS - 1; l >= 0; l--) {
-        if (l) TRY(rsh_stash_prefetch(saved[l - 1])); /* one tensor ahead */
+        if (l) TRY(rsh_stash_prefetch(saved[l - 1])); /* prefetch one tensor ahead */
         TRY(layer_backward(saved[l], gradient));
     }
     return RSH_OK;
 }
 
-/* d/dx x^32 at x = 1 is 32. */
+/* Checks the gradient: d/dx x^32 at x = 1 is 32. */
 static rsh_status check_gradient(const rsh_tensor *gradient) {
     for (int64_t i = 0; i < rsh_tensor_count(gradient); i++)
         if (((double *)rsh_tensor_data(gradient))[i] != 32) return RSH_ERUNTIME;

@@ -1,9 +1,9 @@
-/* Block: time of one training step of a transformer block, for comparison with PyTorch's in bench/nn/block.py.
+/* Block: measures one training step of a transformer block, for comparison with PyTorch in bench/nn/block.py.
  *
  *     bench_block [STEPS]
  *
  * Width 256, 8 heads, 256 positions, a batch of 8, f32, AdamW, no dropout, one rank on all cores.  Prints the least and
- * the median of the steps after the second, in milliseconds. */
+ * the median time of the steps after the second, in milliseconds. */
 #include "nn_bench.h"
 
 enum { WIDTH = 256, HEADS = 8, LENGTH = 256, BATCH = 8, HIDDEN = 4 * WIDTH, MOST = 1000 };

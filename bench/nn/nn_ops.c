@@ -1,6 +1,7 @@
-/* Ops of nn: Linear compared with bare calls of CBLAS, the cost of one op, pointwise ops, softmax, norms and attention.
+/* Ops of nn: measures Linear compared with bare calls of CBLAS, the cost of one op, pointwise ops, softmax, norms and
+ * attention.
  *
- *   nn_ops [THREADS]
+ *     nn_ops [THREADS]
  *
  * Linear's forward and backward and the three calls of cblas_sgemm alternate, so that both run under the same
  * conditions.  The minimum of each is printed. */

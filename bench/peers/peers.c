@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define HUGE_PAGE    ((size_t)2 << 20)
-#define LEAST_SAMPLE 5e-4 /* seconds of one sample */
+#define LEAST_SAMPLE 5e-4 /* seconds of one sample, at least */
 
 void peers_end(const char *sentence) {
     fprintf(stderr, "peers: %s\n", sentence);
@@ -62,7 +62,8 @@ static bool is_right(const move *m, const uint32_t *dst) {
 
 /* ---- rounds ---- */
 
-/* Seconds of one move: the time of `batch` moves, from the start of the first rank to the end of the last, divided. */
+/* Returns the seconds of one move: the time of `batch` moves, from the start of the first rank to the end of the last,
+ * divided by `batch`. */
 static double time_moves(contestant *c, int64_t batch) {
     MPI_Barrier(MPI_COMM_WORLD);
     double limits[2] = {-now(), 0};

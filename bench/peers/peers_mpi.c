@@ -1,12 +1,12 @@
-/* The move with MPI alone: Alltoallw with subarray types, and rows packed by hand for Alltoallv.  Blocks arrive in a
- * destination as whole rows, so that the second needs no unpacking here. */
+/* The move with MPI alone: MPI_Alltoallw with subarray types, and rows packed by hand for MPI_Alltoallv.  Blocks arrive
+ * in the destination as whole rows, so that MPI_Alltoallv needs no unpacking here. */
 #include "peers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct types {
-    MPI_Datatype *send, *recv; /* one for each rank */
+    MPI_Datatype *send, *recv; /* one datatype for each rank */
     int *ones, *zeros;
 } types;
 

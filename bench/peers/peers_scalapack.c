@@ -1,5 +1,5 @@
-/* The move with ScaLAPACK's psgemr2d.  Its matrices are column-major, so that it sees the transpose of ours: rows over
- * ranks here are columns over a 1 x p grid there, and columns are rows over a p x 1 grid. */
+/* The move with ScaLAPACK's psgemr2d.  Its matrices are column-major, so it sees the transpose of ours: rows over ranks
+ * here are columns over a 1 x p grid there, and columns are rows over a p x 1 grid. */
 #ifdef PEERS_SCALAPACK
 #include "peers.h"
 
@@ -13,7 +13,7 @@ void Cpsgemr2d(int m, int n, float *a, int ia, int ja, int *desca, float *b, int
 /* Elements of a descriptor: kind, context, rows, columns, rows and columns of a block, first process row and column,
  * leading dimension. */
 typedef struct grids {
-    int wide, tall; /* contexts */
+    int wide, tall; /* the two contexts */
     int from[9], to[9];
 } grids;
 

@@ -47,7 +47,7 @@ static int global_index(int local, int nb, int process, int processes) {
     return (local / nb * processes + process) * nb + local % nb;
 }
 
-/* Writes the global index of every element, or compares with it. */
+/* Writes the global index of every element, or compares each element with its global index. */
 static bool each_element(const matrix *x, bool write) {
     int n = x->desc[2], nb = x->desc[4];
     bool good = true;

@@ -1,6 +1,6 @@
-/* Bricks: the moves of a 3-D FFT under MPI: from bricks with ghost layers to x-, y- and z-pencils and back to bricks.
+/* Bricks: the moves of a 3-D FFT under MPI, from bricks with ghost layers to x-, y- and z-pencils and back to bricks.
  *
- *   mpirun -n 4 bricks
+ *     mpirun -n 4 bricks
  *
  * Dims are z, y, x.  In each kind of pencil the transformed dim is whole and varies fastest in memory. */
 #include <mpi.h>
@@ -35,7 +35,7 @@ static rsh_status make_array(rsh_comm *comm, stage *s) {
         first += s->ghost * strides[d];
         cells *= wide[d];
     }
-    s->array = calloc((size_t)cells, 2 * sizeof *s->array); /* complex: two doubles each */
+    s->array = calloc((size_t)cells, 2 * sizeof *s->array); /* an element is complex: two doubles */
     if (!s->array) return RSH_ENOMEM;
     rsh_memory memory = {s->array + 2 * first, strides};
     return rsh_sharded_wrap(comm, s->layout, &memory, &s->tensor);
@@ -54,7 +54,7 @@ static void close_stage(stage *s) {
     free(s->array);
 }
 
-/* An FFT would transform each kind of pencil before the next move. */
+/* Makes all moves.  An FFT would transform each kind of pencil before the next move. */
 static rsh_status move_through(stage *s, rsh_digest *before, rsh_digest *after) {
     rsh_status st = rsh_sharded_normal(s[0].tensor, 1);
     if (!st) st = rsh_sharded_digest(s[0].tensor, before);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { M = 1000, N = 600, SPARE = 8 }; /* SPARE: extra rows of LLD beyond the local ones */
+enum { M = 1000, N = 600, SPARE = 8 }; /* SPARE: additional rows of LLD beyond the local ones */
 
 /* Creates this rank's local array for a layout with order(1,0); LLD is at least the number of local rows. */
 static rsh_status local_array(rsh_comm *comm, const rsh_layout *layout, double **array, rsh_sharded **out) {
@@ -28,7 +28,7 @@ static rsh_status change_grid(rsh_comm *comm, const rsh_layout *from, const rsh_
     rsh_sharded *source = NULL, *target = NULL;
     rsh_digest before, after;
     rsh_status st = local_array(comm, from, &a, &source);
-    if (!st) st = rsh_sharded_normal(source, 1); /* the same matrix for every grid */
+    if (!st) st = rsh_sharded_normal(source, 1); /* fills the matrix with the same values for every grid */
     if (!st) st = local_array(comm, to, &b, &target);
     if (!st) st = rsh_reshard_into(source, target, NULL);
     if (!st) st = rsh_sharded_digest(source, &before);
@@ -41,7 +41,7 @@ static rsh_status change_grid(rsh_comm *comm, const rsh_layout *from, const rsh_
     return st;
 }
 
-/* P x Q processes, blocks of `block` x `block`. */
+/* Creates the layout of P x Q processes with blocks of `block` x `block`. */
 static rsh_status grid(int p, int q, int block, rsh_layout **out) {
     char text[120];
     snprintf(text, sizeof text, "f64[%d/p:%d, %d/q:%d] on p=%d,q=%d order(1,0)", M, block, N, block, p, q);

@@ -26,10 +26,10 @@ typedef enum plan { WHOLE, ROWS, TENSOR_PARALLEL } plan;
 
 typedef struct run {
     plan plan;
-    int first, end; /* steps */
+    int first, end; /* the steps to run */
     bool load, save;
     const char *path;
-    double loss; /* of the last step */
+    double loss; /* loss of the last step */
 } run;
 
 /* ---- the model ---- */
@@ -45,7 +45,7 @@ static rsh_status make_model(rsh_module **out) {
     return st;
 }
 
-/* Outputs are resharded to this rank's own rows. */
+/* Adds hooks that reshard outputs to this rank's own rows. */
 static rsh_status shard_rows(rsh_module *m) {
     rsh_spec *rows = NULL;
     rsh_sharding_plan *p = NULL;
@@ -72,7 +72,7 @@ static rsh_status parallelize(rsh_module *m, rsh_comm *comm) {
     return st;
 }
 
-/* AdamW; biases have no weight decay. */
+/* Makes an AdamW optimizer without weight decay for biases. */
 static rsh_status make_optimizer(rsh_module *m, rsh_optimizer **out) {
     rsh_adam_opts opts = RSH_ADAMW_OPTS_INIT;
     rsh_param_group biases = RSH_PARAM_GROUP_INIT;
@@ -84,7 +84,7 @@ static rsh_status make_optimizer(rsh_module *m, rsh_optimizer **out) {
 
 /* ---- a step ---- */
 
-/* Creates the rows of a batch: numbers that depend only on step and position. */
+/* Creates the rows of a batch.  The numbers depend only on step and position. */
 static rsh_status make_rows(int step, int64_t first, int64_t n, rsh_value **out) {
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(RSH_F64, 2, (const int64_t[]){n, WIDTH}, &t));
@@ -108,7 +108,8 @@ static rsh_status step(rsh_module *m, rsh_optimizer *o, int i, int64_t first, in
     return st ? st : rsh_optimizer_step(o);
 }
 
-/* Ranks divide the rows of a batch or, if tensor-parallel, compute all of them together. */
+/* Trains the model.  Ranks divide the rows of a batch or, if the model is tensor-parallel, compute all rows
+ * together. */
 static rsh_status train(run *r, rsh_comm *comm, rsh_module *m, rsh_optimizer *o) {
     int64_t ranks = r->plan == TENSOR_PARALLEL ? 1 : rsh_comm_size(comm), n = BATCH / ranks;
     double mine = 0, all = 0;

@@ -19,7 +19,7 @@ enum { BATCH = 64, HIDDEN = 48, STEPS = 200 };
 
 typedef struct run {
     rsh_dtype dtype;
-    double loss[STEPS]; /* of the whole batch; written by rank 0 */
+    double loss[STEPS]; /* losses of the whole batch, written by rank 0 */
 } run;
 
 /* ---- data: `rows` points from number `first` on, and the spiral of each ---- */

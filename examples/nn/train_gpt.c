@@ -42,13 +42,13 @@ typedef struct settings {
     const char *svg;
 } settings;
 
-/* One training. */
+/* Settings and results of one training. */
 typedef struct run {
     const settings *set;
     int ranks;
     bool reshard;
     double loss[MOST_STEPS];
-    uint64_t kept; /* bytes kept for backward, the maximum over ranks */
+    uint64_t kept; /* bytes kept for backward, maximum over the ranks */
 } run;
 
 /* ---- text: sentences of a small language, generated before ranks start ---- */
@@ -76,7 +76,8 @@ static void make_text(void) {
     }
 }
 
-/* Creates rows of characters from positions of the text that depend only on the step, and the following characters. */
+/* Creates rows of characters from positions of the text that depend only on the step, and the characters that follow
+ * them. */
 static rsh_status make_batch(const sizes *s, int step, rsh_value **in, rsh_value **target) {
     rsh_tensor *x = NULL, *y = NULL;
     TRY(rsh_tensor_empty(RSH_I64, 2, (const int64_t[]){s->rows, s->length}, &x));
@@ -172,7 +173,7 @@ static rsh_status make_model(const sizes *s, rsh_dtype dtype, rsh_module **out) 
     return RSH_OK;
 }
 
-/* Between layers everything stays a DTensor, so that placements are always explicit. */
+/* Cuts the model.  Between layers everything stays a DTensor, so that placements are always explicit. */
 static rsh_status cut_model(rsh_module *m, rsh_mesh *mesh) {
     rsh_style columns = rsh_colwise_style(), rows = rsh_rowwise_style();
     columns.local_output = rows.local_output = false;
@@ -202,7 +203,7 @@ static rsh_status trainer_new(const settings *set, rsh_comm *comm, bool reshard,
     TRY(rsh_mesh_new(comm, 1, &ranks, NULL, NULL, &t->mesh));
     TRY(make_model(&set->size, set->dtype, &t->m));
     TRY(cut_model(t->m, t->mesh));
-    /* Within a node, a rank gathers by copying itself, so a prefetch saves no time. */
+    /* Within a node, a rank gathers by copying by itself, so a prefetch would save no time. */
     rsh_input_reshard_opts keep = {sizeof keep, .no_prefetch = rsh_comm_nnodes(comm) == 1};
     if (reshard) TRY(rsh_input_reshard(t->m, t->mesh, 0, &keep));
     return rsh_adam_new(t->m, &opts, &t->o);
@@ -214,8 +215,8 @@ static void trainer_free(trainer *t) {
     rsh_mesh_free(t->mesh);
 }
 
-/* The mean over all characters of -log of the probability of the next one.  Logits stay cut along the vocabulary: ranks
- * exchange only a few numbers for each character. */
+/* Computes the mean over all characters of -log of the probability of the next one.  Logits stay cut along the
+ * vocabulary: ranks exchange only a few numbers for each character. */
 static rsh_status loss_of(rsh_value *logits, rsh_value *target, rsh_value **out) {
     rsh_value *flat = NULL, *loss = NULL;
     rsh_status st = rsh_nn_reshape(logits, 2, (const int64_t[]){-1, VOCABULARY}, &flat);
@@ -231,8 +232,8 @@ static double number(const rsh_value *v) {
     return rsh_value_dtype(v) == RSH_F32 ? *(const float *)data : *(const double *)data;
 }
 
-/* *kept: bytes of tensors that forward created and that still exist afterwards, when the program itself holds only the
- * loss. */
+/* Runs one step. *kept: bytes of tensors that forward created and that still exist afterwards, when the program itself
+ * holds only the loss. */
 static rsh_status step(const settings *set, const trainer *t, int i, double *loss, uint64_t *kept) {
     rsh_value *x = NULL, *target = NULL, *logits = NULL, *v = NULL;
     TRY(rsh_optimizer_zero_grad(t->o));
@@ -366,7 +367,7 @@ static int fail(rsh_status st) {
     return 2;
 }
 
-/* Ranks are threads of this process. */
+/* Trains with ranks that are threads of this process. */
 static int run_threads(const settings *set) {
     static run runs[MOST_RUNS];
     int n = 0, wrong = 0;
@@ -388,7 +389,7 @@ static int run_threads(const settings *set) {
     return wrong;
 }
 
-/* Ranks are processes that a launcher has started; the first one prints. */
+/* Trains with ranks that are processes which a launcher has started; the first one prints. */
 static int run_joined(const settings *set, rsh_comm *comm) {
     static run runs[2];
     int wrong = 0;

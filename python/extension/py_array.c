@@ -41,7 +41,8 @@ static void array_dealloc(PyObject *self) {
 
 /* ---- the buffer protocol ---- */
 
-/* If NumPy lacks the dtype, the buffer has unsigned integers of the same size. */
+/* Returns the buffer format of a dtype.  If NumPy lacks the dtype, the buffer has unsigned integers of the same
+ * size. */
 static const char *format_of(rsh_dtype dtype) {
     switch (dtype) {
     case RSH_BOOL: return "?";
@@ -85,7 +86,7 @@ static const char *wrong_request(PyObject *self, int flags) {
     return NULL;
 }
 
-/* `numbers` has the shape and the strides in bytes; array_releasebuffer frees it. */
+/* Fills a buffer view.  `numbers` has the shape, then the strides in bytes; array_releasebuffer frees it. */
 static int array_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     const rsh_tensor *t = tensor_of(self);
     int n = rsh_tensor_ndim(t);
@@ -174,7 +175,7 @@ static void delete_old(dlpack_old *self) { lent_free(self->ctx); }
 static void delete_versioned(dlpack_versioned *self) { lent_free(self->ctx); }
 
 static void destroy_old(PyObject *capsule) {
-    if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* a consumer has taken it */
+    if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* a consumer has taken the tensor */
     delete_old(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 

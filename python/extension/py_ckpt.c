@@ -134,7 +134,7 @@ static PyObject *ckpt_kind(PyObject *self, PyObject *none) {
 
 /* ---- reading ---- */
 
-/* Storage-only elements of one byte are read as u8. */
+/* Chooses a dtype for reading: storage-only elements of one byte are read as u8. */
 static int stored_dtype(const rsh_ckpt_entry *e, rsh_dtype *out) {
     *out = rsh_dtype_size(e->dtype) ? e->dtype : RSH_U8;
     if (rsh_dtype_size(e->dtype) || rsh_dtype_bits(e->dtype) == 8) return 0;

@@ -9,7 +9,7 @@ static py_comm *get(PyObject *self) { return (py_comm *)self; }
 
 /* ---- calls without the interpreter lock ---- */
 
-/* Waits poll this function: returns 1 if the user pressed Ctrl-C or the rank should stop. */
+/* Called while the library waits; returns 1 if the user pressed Ctrl-C or the rank should stop. */
 static int is_interrupted(void *ctx) {
     py_comm *comm = ctx;
     if (comm->stop) return 1;
@@ -108,7 +108,7 @@ static PyObject *comm_threads(PyObject *module, PyObject *arg) {
     return list;
 }
 
-/* During a join there is no comm yet whose stop flag could be set. */
+/* Checks signals only: during a join there is no comm yet whose stop flag could be set. */
 static int only_signals(void *none) {
     (void)none;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -154,7 +154,8 @@ static PyObject *comm_close(PyObject *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* Freeing an MPI comm is collective, which garbage collection cannot be. */
+/* Deallocates a comm.  Freeing an MPI comm is collective, and garbage collection is not, so such a comm is not freed
+ * here. */
 static void comm_dealloc(PyObject *self) {
     py_comm *comm = get(self);
     PyObject *type, *value, *trace;
@@ -376,7 +377,7 @@ static PyType_Slot slots[] = {
 
 static PyType_Spec spec = {"reshard.Comm", sizeof(py_comm), 0, Py_TPFLAGS_DEFAULT, slots};
 
-/* The other thread raises the exception when it next runs Python code. */
+/* Raises an exception in another thread, which gets it when it next runs Python code. */
 static PyObject *raise_in_thread(PyObject *module, PyObject *args) {
     unsigned long thread;
     PyObject *error;

@@ -11,7 +11,7 @@
 typedef struct py_transit {
     PyObject_HEAD
     py_user user;
-    rsh_transit *t;     /* owned; NULL: waited for, or its comm was closed */
+    rsh_transit *t;     /* owned; NULL: the transit has been waited for, or its comm was closed */
     py_sharded *source; /* owned */
 } py_transit;
 
@@ -120,7 +120,7 @@ static PyType_Spec transit_spec = {"reshard.Transit", sizeof(py_transit), 0,
 typedef struct py_exec {
     PyObject_HEAD
     py_user user;
-    rsh_exec *e;                 /* owned; NULL: its comm was closed */
+    rsh_exec *e;                 /* owned; NULL: the comm was closed */
     py_sharded *source, *target; /* owned */
 } py_exec;
 
@@ -289,7 +289,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Measures runs without Python in between, for comparison. */
+/* Measures runs without Python code in between, for comparison. */
 static PyObject *exec_time_runs(PyObject *object, PyObject *arg) {
     py_exec *self = (py_exec *)object;
     long n = PyLong_AsLong(arg);

@@ -40,7 +40,8 @@ typedef struct keeper {
     void *owner;
 } keeper;
 
-/* The last reference may be dropped on any thread.  After the interpreter has ended nothing needs to be freed. */
+/* Drops the reference to an imported object.  This may happen on any thread.  After the interpreter has ended nothing
+ * needs to be freed. */
 static void release_keeper(void *ctx) {
     keeper *k = ctx;
     if (!Py_IsInitialized()) return;
@@ -65,7 +66,8 @@ static rsh_tensor *wrap_foreign(py_foreign *f) {
 
 /* ---- dtypes that are accepted for others ---- */
 
-/* Without ml_dtypes, NumPy holds bf16 as uint16 and 8-bit floats as uint8. */
+/* Returns whether one dtype stands for another: without ml_dtypes, NumPy holds bf16 as uint16 and 8-bit floats as
+ * uint8. */
 static bool stands_for(rsh_dtype have, rsh_dtype want) {
     if (have == want) return true;
     if (want == RSH_BF16) return have == RSH_U16;

@@ -82,7 +82,7 @@ static int take_old(dlpack_old *managed, py_foreign *out) {
 
 /* ---- capsules ---- */
 
-/* A capsule that was renamed belongs to the one who renamed it. */
+/* Takes a capsule.  A capsule that has been renamed already belongs to another consumer. */
 static int take_capsule(PyObject *capsule, py_foreign *out) {
     int failed;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
@@ -101,7 +101,7 @@ static int take_capsule(PyObject *capsule, py_foreign *out) {
     return failed ? -1 : 1;
 }
 
-/* __dlpack_device__() is called first, because __dlpack__ of another device may start a copy. */
+/* Checks the device. __dlpack_device__() is called first, because __dlpack__ of another device may start a copy. */
 static int check_object_device(PyObject *object) {
     PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     int type = DLPACK_CPU;
@@ -115,7 +115,7 @@ static int check_object_device(PyObject *object) {
     return check_device(type);
 }
 
-/* Producers before version 1 do not support max_version. */
+/* Requests a capsule.  Producers before version 1 do not support max_version. */
 static PyObject *ask_capsule(PyObject *method) {
     PyObject *none = PyTuple_New(0);
     PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR, DLPACK_MINOR);
@@ -129,7 +129,7 @@ static PyObject *ask_capsule(PyObject *method) {
     return capsule;
 }
 
-/* Some versions of PyTorch do not support DLPack for bool and 8-bit floats: their bytes are imported instead. */
+/* Returns a view of the bytes.  Some versions of PyTorch do not support DLPack for bool and 8-bit floats. */
 static PyObject *view_of_bytes(PyObject *object, rsh_dtype *dtype) {
     PyObject *modules = PyImport_GetModuleDict(), *own = PyObject_GetAttrString(object, "dtype");
     PyObject *torch = modules ? PyDict_GetItemString(modules, "torch") : NULL, *view = NULL;
@@ -151,7 +151,7 @@ static int import_method(PyObject *object, PyObject *method, py_foreign *out) {
     return found;
 }
 
-/* If the bytes cannot be imported either, raises the first error again. */
+/* Imports the bytes of an object; if that fails too, raises the first error again. */
 static int import_bytes(PyObject *object, py_foreign *out) {
     PyObject *type, *value, *trace;
     rsh_dtype dtype;
@@ -172,7 +172,7 @@ static int import_bytes(PyObject *object, py_foreign *out) {
     return found;
 }
 
-/* NumPy raises BufferError for some arrays; another protocol may work. */
+/* Imports by DLPack.  NumPy raises BufferError for some arrays; another protocol may work for these. */
 int py_import_dlpack(PyObject *object, py_foreign *out) {
     PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
     if (!method) {

@@ -213,7 +213,7 @@ static PyObject *layout_part_strides(PyObject *self, PyObject *args, PyObject *k
 }
 
 typedef struct box_numbers {
-    py_numbers list; /* lo, hi, offset, strides of each box */
+    py_numbers list; /* lo, hi, offset and strides of each box */
     int ndim;
 } box_numbers;
 

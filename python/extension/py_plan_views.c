@@ -153,7 +153,7 @@ PyObject *py_plan_matrix(PyObject *self, PyObject *none) {
 
 typedef struct stage_counts {
     int64_t copies, receives, sends;
-    int64_t copied, received, sent; /* elements */
+    int64_t copied, received, sent; /* numbers of elements */
 } stage_counts;
 
 static void count_transfers(const rsh_transfer *list, int64_t n, stage_counts *stages, size_t number, size_t elements) {

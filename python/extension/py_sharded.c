@@ -130,7 +130,8 @@ static int check_whole(const rsh_layout *l, const rsh_tensor *t) {
     return -1;
 }
 
-/* If the root's array is invalid, it passes none, so that all ranks get the error from the library. */
+/* Scatters a tensor.  If the root's array is invalid, the root passes none, so that all ranks get the error from the
+ * library. */
 static PyObject *scatter(PyObject *module, PyObject *args) {
     PyObject *comm_object, *layout, *array;
     rsh_sharded *s = NULL;
@@ -169,7 +170,7 @@ static PyObject *scatter(PyObject *module, PyObject *args) {
 
 /* ---- moving ---- */
 
-/* Options are rare in a loop, so this is called only if there are any. */
+/* Reads the options.  Called only if there are any, which is rare in a loop. */
 static int read_options(Py_ssize_t n, PyObject *const *values, PyObject *names, py_options *out) {
     PyObject *dict = PyDict_New();
     int failed = !dict;
@@ -225,7 +226,7 @@ static PyObject *sharded_reshard_into(PyObject *self, PyObject *args, PyObject *
     return state ? Py_NewRef(object) : NULL;
 }
 
-/* Gathers on the root, into `out` or into new memory. */
+/* Returns the tensor in which the root gathers: `out`, or new memory. */
 static rsh_tensor *gather_target(const rsh_layout *l, PyObject *out) {
     rsh_tensor *t = NULL;
     if (out != Py_None) {

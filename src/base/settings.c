@@ -37,8 +37,8 @@ rsh_status rshi_setting_simd(rshi_simd *level) {
     return rshi_fail(RSH_EVALUE, "RESHARD_SIMD must be generic, avx2 or avx512, got \"%.40s\"", text);
 }
 
-/* Called for every tensor and every comm.  The variables are read only once, so the result of the first call is cached.
- *  */
+/* Called for every tensor and every comm.  The variables are read only once, so the result of the first call is
+ * cached. */
 rsh_status rshi_settings_check(void) {
     static _Atomic bool fine;
     if (atomic_load_explicit(&fine, memory_order_relaxed)) return RSH_OK;

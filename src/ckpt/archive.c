@@ -10,19 +10,19 @@
 #include <unistd.h>
 
 enum {
-    END = 22,                 /* bytes of the end record without its comment */
-    LOCATOR = 20,             /* of ZIP64's locator, before the end record */
-    END64 = 56,               /* of ZIP64's end record */
-    CENTRAL = 46,             /* of an entry of the central directory without its name */
-    LOCAL = 30,               /* of an entry's local header without its name */
-    COMMENT = 256,            /* longest supported comment at the end; PyTorch writes none */
-    DIRECTORY_MOST = 64 << 20 /* bytes; half a million entries */
+    END = 22,                 /* bytes of the end record, without its comment */
+    LOCATOR = 20,             /* bytes of ZIP64's locator, which precedes the end record */
+    END64 = 56,               /* bytes of ZIP64's end record */
+    CENTRAL = 46,             /* bytes of an entry of the central directory, without its name */
+    LOCAL = 30,               /* bytes of an entry's local header, without its name */
+    COMMENT = 256,            /* bytes of the longest supported comment at the end; PyTorch writes none */
+    DIRECTORY_MOST = 64 << 20 /* bytes of the largest supported directory, which has half a million entries */
 };
 
 /* An entry of the central directory. */
 typedef struct rshi_archive_entry {
     const char *name; /* in the archive's store */
-    uint64_t at;      /* offset of its local header */
+    uint64_t at;      /* offset of the entry's local header */
     uint64_t bytes, packed;
     unsigned method, flags;
 } listed;
@@ -84,7 +84,7 @@ static rsh_status find_directory(const rshi_file_span *s, uint64_t *at, uint64_t
     return RSH_OK;
 }
 
-/* The ZIP64 extra field holds, in this order, those of the three numbers that do not fit into 32 bits. */
+/* Reads the ZIP64 extra field.  It holds, in this order, those of the three numbers that do not fit into 32 bits. */
 static void read_zip64_field(const unsigned char *extra, size_t n, listed *e) {
     for (size_t i = 0; i + 4 <= n;) {
         size_t length = little(extra + i + 2, 2), from = i + 4;
@@ -140,7 +140,7 @@ static int by_place(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Entries that share bytes are not written by any tool, and could describe far more data than the file has. */
+/* Rejects entries that share bytes.  No tool writes them, and they could describe far more data than the file has. */
 static rsh_status check_no_overlap(const rshi_archive *a) {
     const listed **list = rshi_alloc((size_t)a->nentries, sizeof *list);
     rsh_status st = list ? RSH_OK : rshi_nomem();

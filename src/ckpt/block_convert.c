@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define ROW 256 /* elements that are scaled at once */
+#define ROW 256 /* number of elements that are scaled at a time */
 
 typedef struct scaling {
     const rshi_ckpt_end *e;
@@ -12,10 +12,11 @@ typedef struct scaling {
     rsh_dtype from, to;
     const char *in;
     char *out;
-    int inner; /* the dim that is run over */
+    int inner; /* the dim of the inner loop */
 } scaling;
 
-/* Returns the scale of a local index, and in *same how many indices of the inner dim share it from there on. */
+/* Returns the scale of a local index. *same is the number of indices of the inner dim, from there on, that have this
+ * scale. */
 static float scale_at(const scaling *s, const int64_t *local, int64_t *same) {
     const rshi_scales *t = &s->e->scale[s->p->scale];
     int64_t at = 0, x[RSH_MAX_NDIM];

@@ -1,4 +1,4 @@
-/* Compare: compares every element of two checkpoints; layouts may differ. */
+/* Compare: compares every element of two checkpoints, whose layouts may differ. */
 #include "ckpt/impl.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 typedef struct comparing {
     const rsh_ckpt *a, *b;
-    int64_t *pair; /* owned; n pairs: index in a, index in b */
+    int64_t *pair; /* owned: n pairs of indices, in a and in b */
     int64_t n;
     bool converted, allow_missing;
     rsh_ckpt_difference out;

@@ -1,4 +1,5 @@
-/* Convert: rewrites a checkpoint with different layouts: plans the target, copies windows, publishes the result. */
+/* Convert: rewrites a checkpoint with different layouts.  It plans the target, copies windows, and publishes the
+ * result. */
 #include "ckpt/impl.h"
 #include "ckpt/map.h"
 
@@ -9,21 +10,21 @@
 #include <unistd.h>
 
 #define DEFAULT_MEM (UINT64_C(256) << 20)
-#define OVERHEAD    (UINT64_C(32) << 20) /* bytes of --mem reserved for headers, the plan and the program */
+#define OVERHEAD    (UINT64_C(32) << 20) /* bytes of --mem that are reserved for headers, the plan and the program */
 
 typedef struct converting {
     rsh_convert_opts opts;
-    rsh_ckpt *base;           /* as it was opened */
-    rsh_ckpt *source;         /* the base, mapped */
+    rsh_ckpt *base;           /* the source as it was opened */
+    rsh_ckpt *source;         /* the base after mapping */
     rsh_ckpt_rules *reversed; /* with opts.reverse: the rules that undo opts.from */
     rshi_target target;
     rshi_ckpt_partial partial;
     bool has_partial, fresh; /* fresh: the working directory is new */
     bool damaged;            /* a digest that the source states is wrong */
     rshi_job job;
-    bool *kept;         /* for each window: an earlier run wrote it correctly */
-    rshi_moved *claims; /* for each window: its journal record; window -1: none */
-    rsh_digest *sums;   /* of each tensor, complete */
+    bool *kept;         /* for each window: whether an earlier run wrote it correctly */
+    rshi_moved *claims; /* for each window: its journal record; if its window is -1, there is none */
+    rsh_digest *sums;   /* complete digests of all tensors */
     rsh_convert_report report;
 } converting;
 
@@ -58,7 +59,7 @@ static rsh_status read_convert_opts(const rsh_convert_opts *opts, rsh_convert_op
     return RSH_OK;
 }
 
-/* Sets opts.format, by the name of the target if the caller does not give it, and checks that the source permits it. */
+/* Sets opts.format by the name of the target, unless the caller has set it, and checks that the source permits it. */
 static rsh_status choose_format(converting *c, const char *target) {
     rsh_convert_opts *o = &c->opts;
     if (!o->format) o->format = rshi_ckpt_ends(target, ".gguf") ? "gguf" : "safetensors";
@@ -94,7 +95,7 @@ static void describe_sides(void *ctx, int64_t tensor, rshi_file_tensor *from, rs
     *to = (rshi_file_tensor){s->name, t->dtype, s->ndim, s->shape, t->layout, c->target.parts + t->part, NULL};
 }
 
-/* Elements smaller than a byte must be cut at byte borders; views must not have too many boxes. */
+/* Checks that elements smaller than a byte are cut at byte boundaries, and that views do not have too many boxes. */
 static rsh_status check_cuts(converting *c) {
     rshi_ckpt_end end = {0};
     rsh_status st = RSH_OK;
@@ -170,7 +171,7 @@ static void set_up_job(converting *c) {
     c->job.progress_ctx = c->opts.progress_ctx;
 }
 
-/* Identifies the job: source files with their sizes, times and headers, and the target. */
+/* Hashes everything that identifies the job: the target, and the source files with their sizes, times and headers. */
 static uint64_t fingerprint(const converting *c) {
     uint64_t h = c->opts.to ? rshi_hash(&c->opts.to->hash, sizeof c->opts.to->hash, c->target.hash) : c->target.hash;
     for (int64_t i = 0; i < c->source->nfiles; i++) {
@@ -243,7 +244,7 @@ static rsh_status check_source_unchanged(const converting *c) {
     return RSH_OK;
 }
 
-/* Is the digest of the written elements also that of the elements read? */
+/* Returns whether the digest of the written elements equals that of the elements read. */
 static bool is_unchanged(const converting *c, const rshi_target_tensor *t) {
     return t->dtype == c->source->tensor[t->source].dtype;
 }
@@ -284,8 +285,8 @@ static rsh_status check_instances(converting *c) {
     return st;
 }
 
-/* Checks the digests that the source states.  Tensors whose elements were digested only after a conversion, or not at
- * all, are read again. */
+/* Checks the digests that the source states.  Reads tensors again if they were digested only after a conversion, or not
+ * at all. */
 static rsh_status check_stated(converting *c) {
     bool again = !c->opts.no_digest || c->opts.verify;
     int64_t n = 0, *list = rshi_alloc((size_t)c->target.ntensors, sizeof *list);
@@ -321,7 +322,7 @@ static void fill_report(converting *c) {
 
 /* ---- after a failure ---- */
 
-/* Can a later run resume from what was written? */
+/* Returns whether a later run can resume from what was written. */
 static bool is_useful(const converting *c) {
     bool idle = c->fresh && !c->job.bytes_written;
     char why[RSHI_DETAIL_BYTES];
@@ -414,7 +415,7 @@ rsh_status rsh_ckpt_convert(const char *source, const char *target, const rsh_co
 
 typedef struct naming {
     const rsh_ckpt *base;
-    const char **list; /* owned; NULL: sources are only counted */
+    const char **list; /* owned: names of the sources; NULL: sources are only counted */
     int64_t n;
     uint64_t bytes;
 } naming;

@@ -74,7 +74,7 @@ static bool is_below(const char *path, const char *directory) {
     return !strncmp(path, directory, n) && (path[n] == '/' || !path[n]);
 }
 
-/* The download cache of Hugging Face keeps files as links from snapshots/REVISION to blobs. */
+/* The download cache of Hugging Face contains links from snapshots/REVISION to files in blobs. */
 static bool in_cache(const char *directory, const char *path) {
     char blobs[PATH_MAX], *slash;
     if (strlen(directory) + 8 > sizeof blobs) return false;
@@ -113,7 +113,7 @@ rsh_status rshi_ckpt_inside(const char *directory, const char *name) {
 
 /* ---- open ---- */
 
-/* Names that Orbax (JAX) writes. */
+/* Returns whether the directory has files with the names that Orbax (JAX) writes. */
 static bool is_orbax(const rshi_ckpt_place *p) {
     static const char *const names[] = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -128,7 +128,7 @@ static rsh_status start_over(rshi_ckpt_partial *p) {
     return RSH_OK;
 }
 
-/* Was an earlier run interrupted after it had renamed the result to the target? */
+/* Returns whether an earlier run was interrupted after it had renamed the result to the target. */
 static bool was_published(rshi_ckpt_partial *p) {
     struct stat s;
     uint64_t inode = rshi_journal_inode(p);
@@ -210,7 +210,7 @@ static rsh_status open_home(rshi_ckpt_partial *p, const rsh_convert_opts *o, boo
 
 /* ---- files ---- */
 
-/* If no descriptor is left, closes source files that are not in use. */
+/* Opens a file of the target.  If no descriptor is left, closes source files that are not in use. */
 static rsh_status open_target_file(void *ctx, int64_t i, int *fd, bool *none_left) {
     rshi_ckpt_partial *p = ctx;
     char *path = NULL;

@@ -28,7 +28,7 @@ static rsh_status read_view(const rsh_ckpt *c, const rshi_ckpt_tensor *t, const 
 
 rsh_status rsh_ckpt_read(const rsh_ckpt *c, int64_t tensor, const rsh_box *box, const rsh_memory *to) {
     int64_t shape[RSH_MAX_NDIM], strides[RSH_MAX_NDIM] = {0};
-    bool empty = false; /* the sizes of an empty box may have a product that overflows */
+    bool empty = false; /* in an empty box the product of the sizes may overflow */
     bool inside = true; /* if not, rshi_ckpt_read_box returns the error */
     RSH_NEEDS(c);
     RSH_NEEDS(to);

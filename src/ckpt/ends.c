@@ -7,7 +7,7 @@ typedef struct making {
     const rshi_file_tensor *stored;
     rshi_ckpt_end *e;
     bool distinct;
-    int bits; /* of an element; if less than 8, pieces are converted to byte units */
+    int bits; /* bits of an element; if fewer than 8, pieces are converted to units of a byte */
 } making;
 
 void rshi_end_free_scales(rshi_ckpt_end *e) {
@@ -85,7 +85,7 @@ static rsh_status add_copy(rshi_ckpt_end *e, const rshi_ckpt_part *part) {
     return RSH_OK;
 }
 
-/* Makes a group of the pieces and copies added since these indices. */
+/* Makes a group of the pieces and copies that were added after these indices. */
 static rsh_status add_group(making *m, int64_t piece, int64_t copy, int64_t rank) {
     rshi_ckpt_end *e = m->e;
     if (piece == e->npieces) {
@@ -107,7 +107,7 @@ static rsh_status add_whole(making *m) {
     }
     rshi_dense_strides(stored->ndim, stored->shape, NULL, p.stride);
     RSH_TRY(add_copy(m->e, stored->parts));
-    if (m->bits % 8) { /* it is not cut, so it is one run of bytes */
+    if (m->bits % 8) { /* the part is not cut, so it is one run of bytes */
         int64_t bytes = m->bits;
         for (int d = 0; d < stored->ndim; d++) bytes *= stored->shape[d];
         int64_t row = stored->ndim ? stored->shape[stored->ndim - 1] * m->bits : bytes;
@@ -149,7 +149,7 @@ static rsh_status add_pieces(making *m, const rshi_piece *list, int64_t n, int64
     return st;
 }
 
-/* The first rank that holds the same part; -1: `rank` itself. */
+/* Returns the first rank that holds the same part; -1: `rank` itself. */
 static int64_t copied_from(const rsh_layout *l, const rshi_piece *list, int64_t n, int64_t rank) {
     int64_t first = -1;
     rsh_part mine, its;
@@ -173,10 +173,10 @@ rsh_status rshi_part_copy_of(const rsh_layout *l, int64_t rank, int64_t *of) {
     return RSH_OK;
 }
 
-/* A part that equals a part of an earlier rank, and so is one more copy of that group.  The copies of a group are
- * adjacent in e->copy, so they are collected first and then merged by append_copies. */
+/* A part that equals a part of an earlier rank, and so is one more copy of that part's group.  The copies of a group
+ * are adjacent in e->copy, so they are collected first and then merged by append_copies. */
 typedef struct copying {
-    int64_t of; /* rank */
+    int64_t of; /* the rank that has the copy */
     rshi_ckpt_part part;
 } copying;
 

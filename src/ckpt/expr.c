@@ -12,7 +12,7 @@
  * numbers or `_`. */
 static const struct function {
     const char *word, *arguments;
-    int least, most; /* numbers; most -1: any */
+    int least, most; /* number of numeric arguments; most = -1: no limit */
 } functions[] = {
     [RSHI_EXPR_NAME] = {"", "", 0, 0},
     [RSHI_EXPR_CAT] = {"cat", "dXn", 0, -1},
@@ -94,7 +94,7 @@ static rsh_status add_operand(reading_expr *r, rshi_expr *e) {
     return RSH_OK;
 }
 
-/* Skips the comma before an argument, except before the first; *more is false at the closing parenthesis. */
+/* Skips the comma before an argument, except for the first one; *more is false at the closing parenthesis. */
 static rsh_status next_argument(reading_expr *r, bool *first, bool *more) {
     skip_blanks(r);
     *more = *r->at != ')';
@@ -145,13 +145,13 @@ static rsh_status read_arguments(reading_expr *r, rshi_expr *e) {
                     more ? "too many arguments; expected \")\"" : "too few arguments");
         RSH_TRY(read_argument(r, *kind, e));
         if (!list) continue;
-        for (;;) { /* the rest of the list; numbers end a list of operands */
+        for (;;) { /* read the rest of the list; numbers end a list of operands */
             RSH_TRY(next_argument(r, &first, &more));
             if (!more || (*kind == 'X' && at_number(r))) break;
             RSH_TRY(read_argument(r, *kind, e));
         }
         if (!more) break;
-        first = true; /* the comma has been read */
+        first = true; /* the comma has been read already */
     }
     r->at++;
     return check_numbers(e);

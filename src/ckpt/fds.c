@@ -1,15 +1,15 @@
-/* Fds: a cache of open file descriptors with a bounded size; closes the least recently used file. */
+/* Fds: a cache of open file descriptors with a bounded size.  It closes the least recently used file. */
 #include "ckpt/fds.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define OPEN_MOST 200 /* files; the usual limit of a process is 1,024 */
-#define SHARE     4   /* with a low limit each cache takes a quarter: source, target, verification, the program */
+#define OPEN_MOST 200 /* most open files; the usual limit of a process is 1,024 */
+#define SHARE     4   /* if the limit is low, each cache takes a quarter: source, target, verification, the program */
 
 typedef struct opened {
     int fd;        /* -1: closed */
-    int users;     /* threads that use it now */
+    int users;     /* number of threads that use the file now */
     uint64_t last; /* value of rshi_fds.clock at the last use; the clock counts uses */
 } opened;
 
@@ -37,7 +37,7 @@ void rshi_fds_free(rshi_fds *f) {
     f->file = NULL;
 }
 
-/* Closes the least recently used file that no thread uses; false: there is none. */
+/* Closes the least recently used file that no thread uses; returns false if there is none. */
 static bool close_oldest(rshi_fds *f) {
     int64_t oldest = -1;
     for (int64_t i = 0; i < f->n; i++)

@@ -1,7 +1,7 @@
-/* GGUF types: names, block sizes and dtypes, by number. */
+/* GGUF types: names, block sizes and dtypes of the types, by number. */
 #include "ckpt/gguf.h"
 
-/* By number: the name, and elements and bytes of a block. */
+/* For each type its name, and the elements and bytes of a block. */
 static const rshi_packing types[] = {
     [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},      [3] = {"Q4_1", 32, 20},
     [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},      [8] = {"Q8_0", 32, 34},      [9] = {"Q8_1", 32, 36},

@@ -32,7 +32,7 @@ static bool match_item(const char **p, const char **s, const char *name) {
     return true;
 }
 
-/* Text between two stars is matched as early as possible, so backtracking is needed only to the last star. */
+/* Text between two stars is matched as early as possible, so it is enough to backtrack to the last star. */
 bool rshi_glob(const char *pattern, const char *name) {
     const char *p = pattern, *s = name, *star = NULL, *skipped = NULL;
     for (;;) {

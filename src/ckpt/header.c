@@ -1,7 +1,7 @@
 /* Header: reads the header of a safetensors file.
  *
- * A file has the length of the JSON in eight bytes, the JSON, and the data, which the tensors must cover without gaps
- * to the end of the file.  The JSON is parsed in one pass; only the entries are kept. */
+ * A file consists of the length of the JSON in eight bytes, the JSON, and the data.  The tensors must cover the data
+ * without gaps to the end of the file.  The JSON is parsed in one pass; only the entries are kept. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ const char *rshi_safetensors_name(rsh_dtype dtype) {
 typedef struct reading {
     rshi_json json;
     rshi_header *h;
-    uint64_t size;         /* of the file */
+    uint64_t size;         /* bytes of the file */
     rshi_header_tensor *t; /* the current entry */
     bool has_dtype, has_shape, has_offsets;
 } reading;
@@ -153,7 +153,7 @@ static rsh_status read_field(reading *r) {
     REFUSE(r, "unknown key \"%.40s\"; expected \"dtype\", \"shape\" or \"data_offsets\"", key);
 }
 
-/* The size of a tensor in bytes; false: the number of bits overflows, or is not a multiple of 8. */
+/* Computes the size of a tensor in bytes; returns false if the number of bits overflows, or is not a multiple of 8. */
 static bool dense_bytes(const rshi_header *h, const rshi_header_tensor *t, uint64_t *bytes, const char **why) {
     int64_t count, bits;
     *why = "its size in bits exceeds 2^63 - 1";
@@ -275,7 +275,7 @@ static rsh_status check_names(const rshi_header *h, const char *name) {
     size_t nslots = 16;
     while (nslots < 2 * (size_t)h->ntensors) nslots *= 2;
     struct {
-        uint32_t hash, number; /* number from 1; 0: free */
+        uint32_t hash, number; /* hash of a name, and its number counted from 1; 0: free slot */
     } *slot = rshi_calloc(nslots, sizeof *slot);
     if (!slot) return rshi_nomem();
     rsh_status st = RSH_OK;

@@ -9,7 +9,7 @@
 
 #include "wait/wait.h"
 
-#define TASK_WINDOWS 256 /* small windows are grouped into tasks, so that the journal is written less often */
+#define TASK_WINDOWS 256 /* number of small windows in a task, so that the journal is written less often */
 #define MOST_THREADS 8
 
 /* The state of one thread. */
@@ -17,21 +17,21 @@ typedef struct worker {
     rshi_mover mover;
     int64_t tensor; /* the tensor that the mover is set up for; -1: none */
     rshi_grid grid;
-    rshi_moved *moved; /* results of the current task; TASK_WINDOWS entries */
+    rshi_moved *moved; /* [TASK_WINDOWS]: results of the current task */
 } worker;
 
 typedef struct rshi_job_state {
     pthread_mutex_t lock;
-    atomic_int failed; /* a status */
+    atomic_int failed; /* status of the first failure */
     char sentence[RSHI_DETAIL_BYTES];
     worker *worker;
     int nworkers;
     struct task {
-        int64_t first;  /* window */
-        uint64_t bytes; /* of the source */
-    } * task;           /* ntasks, and one more that marks the end */
+        int64_t first;  /* number of the first window */
+        uint64_t bytes; /* bytes to read from the source */
+    } * task;           /* [ntasks + 1]; the last one marks the end */
     int64_t ntasks, room;
-    atomic_int_fast64_t last_task; /* later tasks are skipped, since an earlier difference was found */
+    atomic_int_fast64_t last_task; /* later tasks are skipped, because an earlier difference was found */
     uint64_t bytes_done;
     double told; /* time of the last progress callback */
 } state;
@@ -68,7 +68,7 @@ static rsh_status add_task(state *s, int64_t window) {
     return RSH_OK;
 }
 
-/* A task has one full window or many small ones. */
+/* Divides the windows of a tensor into tasks: one full window, or many small ones. */
 static rsh_status plan_tensor(rshi_job *j, int64_t tensor) {
     state *s = j->state;
     rshi_file_tensor from, to;

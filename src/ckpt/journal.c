@@ -1,4 +1,5 @@
-/* Journal: lists the windows of a job that are written, with digests and hashes, so that an interrupted run can resume.
+/* Journal: lists the windows of a job that have been written, with digests and hashes, so that an interrupted run can
+ * resume.
  *
  * Records have a fixed size and a checksum; a record with a wrong checksum is ignored.  A resumed run reads the data of
  * every record back, so journal and data need not reach the disk in order. */
@@ -17,7 +18,7 @@
 typedef struct record {
     int64_t window;
     uint64_t hi, lo, source_hi, source_lo, hash;
-    uint64_t check; /* of the words above, seeded with the fingerprint */
+    uint64_t check; /* checksum of the words above, seeded with the fingerprint */
 } record;
 
 typedef struct head {
@@ -47,7 +48,7 @@ rsh_status rshi_journal_start(rshi_ckpt_partial *p) {
     return append(p, &h, sizeof h);
 }
 
-/* After a power failure a journal may consist of zeros. */
+/* Returns whether the file is a journal.  After a power failure a journal may consist of zeros. */
 rsh_status rshi_journal_is_one(int fd, const char *path, bool *is) {
     unsigned char bytes[sizeof(uint64_t)], ours[sizeof(uint64_t)] = {0};
     ssize_t got = pread(fd, bytes, sizeof bytes, 0);

@@ -43,7 +43,7 @@ static rsh_status refill(rshi_json *j) {
     return RSH_OK;
 }
 
-/* Offset in the file of the current byte. */
+/* Returns the offset of the current byte in the file. */
 static uint64_t here(const rshi_json *j) { return j->base + (uint64_t)(j->from - (j->buffer ? j->buffer : j->whole)); }
 
 /* Returns the current byte, or -1 at the end. */
@@ -169,7 +169,7 @@ static rsh_status read_escape(rshi_json *j) {
     return append_to_text(j, &to[found - from], 1);
 }
 
-/* Length in bytes of the UTF-8 sequence that starts with this byte; 0: none does. */
+/* Returns the length of the UTF-8 sequence that starts with this byte; 0: the byte is not a valid start. */
 static int utf8_length(unsigned char c) {
     if (c < 0x80) return 1;
     if (c >= 0xc2 && c < 0xe0) return 2;
@@ -191,7 +191,7 @@ bool rshi_is_utf8(const char *text, size_t n) {
     return true;
 }
 
-/* After the opening quote. */
+/* Reads a string after its opening quote. */
 static rsh_status read_string(rshi_json *j) {
     j->length = 0;
     RSH_TRY(more_text(j, 1));
@@ -225,7 +225,7 @@ static bool skip_digits(const char **p) {
     return *p > start;
 }
 
-/* Is it a number in JSON's grammar?  *is_int: it is an integer of 64 bits. */
+/* Returns whether the text is a number in JSON's grammar. *is_int: it is a 64-bit integer. */
 static bool is_number(const char *p, bool *is_int, int64_t *value) {
     bool minus = *p == '-', fits = true;
     const char *start = p += minus;

@@ -1,4 +1,4 @@
-/* Lay out: applies the rules to find the layout of each tensor of the target. */
+/* Lay out: applies the rules, to find the layout of each tensor of the target. */
 #include "ckpt/impl.h"
 #include "ckpt/rules.h"
 #include "ckpt/view.h"
@@ -9,7 +9,7 @@
 
 /* ---- uneven cuts ---- */
 
-/* With `%u` the size of each part must be a multiple of u. */
+/* Returns whether a cut is uneven.  With `%u` the size of each part must be a multiple of u. */
 static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size) {
     int64_t parts = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
     if (!cut->naxes || (cut->rule != RSH_CUT_CHUNK && cut->rule != RSH_CUT_UNIT)) return false;
@@ -18,7 +18,7 @@ static bool is_uneven(const rsh_layout_desc *l, const rsh_cut *cut, int64_t size
     return size % parts != 0;
 }
 
-/* Returns the size of a dim that is cut unevenly without ~, {} or a cyclic cut; -1: none is. */
+/* Returns the size of a dim that is cut unevenly without ~, {} or a cyclic cut; -1: there is no such dim. */
 static int64_t uneven_size(const rsh_layout *layout) {
     const rsh_layout_desc *l = rsh_layout_describe(layout);
     if (l->is_boxes) return -1;
@@ -53,7 +53,7 @@ static rsh_status check_layout(const rshi_target *t, const rshi_ckpt_rule *rule,
 
 /* ---- forms ---- */
 
-/* Sizes for segments written as `_`: those of the operands of cat, or of the source's own layout. */
+/* Sizes for segments written as `_`: those of the operands of cat, or of the segments of the source's own layout. */
 typedef struct segment_sizes {
     int64_t *list[RSH_MAX_NDIM]; /* owned; NULL: unknown */
 } segment_sizes;
@@ -136,7 +136,7 @@ static rsh_status lay_out_tensor(rshi_target *t, const rshi_ckpt_tensor *s, rshi
         return st;
     }
     out->dtype = rsh_layout_dtype(out->layout);
-    if (!t->by_rank) { /* no ranks are named, so the tensor is stored whole */
+    if (!t->by_rank) { /* the rules name no ranks, so the tensor is stored whole */
         bool turned = rsh_layout_describe(out->layout)->has_order;
         rsh_layout_free(out->layout);
         out->layout = NULL;
@@ -151,7 +151,7 @@ static rsh_status lay_out_tensor(rshi_target *t, const rshi_ckpt_tensor *s, rshi
 
 /* ---- scales ---- */
 
-/* Finds the weight that the scales belong to. */
+/* Finds the weight to which the scales belong. */
 static rsh_status find_weight(const rshi_target *t, const rshi_ckpt_tensor *s, int64_t *out) {
     const rshi_ckpt_rule *rule = &t->rules->rule[s->scales];
     rshi_captured c = {0};

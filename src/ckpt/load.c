@@ -1,5 +1,5 @@
-/* Load: reads tensors of a checkpoint into sharded tensors: each rank reads its share, then a reshard redistributes
- * it. */
+/* Load: reads tensors of a checkpoint into sharded tensors.  Each rank reads its share; a reshard then distributes the
+ * elements. */
 #include <string.h>
 
 #include "ckpt/impl.h"
@@ -16,14 +16,14 @@ typedef struct loading {
     int64_t n;
     const char *const *names;
     rsh_sharded *const *to;
-    int64_t *tensor; /* owned; indices in the checkpoint */
-    /* the batch: tensors first .. first + nbatch - 1 */
+    int64_t *tensor; /* owned: indices of the tensors in the checkpoint */
+    /* the current batch: tensors first to first + nbatch - 1 */
     int64_t first, nbatch;
-    rshi_shares *shares; /* owned; n entries; only those of the batch are set */
-    int64_t *load;       /* owned; bytes that each rank reads in this batch */
+    rshi_shares *shares; /* owned: n entries, of which only those of the batch are set */
+    int64_t *load;       /* owned: bytes that each rank reads in this batch */
     int64_t bytes;       /* size of this rank's buffer */
-    rsh_digest *sum;     /* owned; n entries: of the elements that this rank has read */
-    rsh_digest *total;   /* owned; of the elements that all ranks have read */
+    rsh_digest *sum;     /* owned: n digests of the elements that this rank has read */
+    rsh_digest *total;   /* owned: n digests of the elements that all ranks have read */
     rsh_load_stats stats;
 } loading;
 
@@ -67,7 +67,7 @@ static rsh_status prepare_load(loading *l) {
     return RSH_OK;
 }
 
-/* Identifies the call: the headers of the checkpoint, the names and the layouts. */
+/* Hashes everything that identifies the call: the headers of the checkpoint, the names and the layouts. */
 static uint64_t fingerprint(const loading *l) {
     uint64_t hash = rshi_hash(&l->n, sizeof l->n, l->c->rules ? l->c->rules->hash : 0);
     for (int64_t i = 0; i < l->c->nfiles; i++) {
@@ -107,7 +107,7 @@ static rsh_status allocate_buffer(loading *l, rsh_sharded **out) {
     return st;
 }
 
-/* If ranks of several nodes read the same chunk, only the first reader adds it to the digest. */
+/* Digests a chunk.  If ranks of several nodes read the same chunk, only the first of them adds it. */
 static rsh_status digest_chunk(loading *l, int64_t i, const rshi_chunk *c, const char *memory) {
     const rshi_shares *s = &l->shares[i];
     const rshi_ckpt_tensor *t = &l->c->tensor[l->tensor[i]];
@@ -155,7 +155,7 @@ static rsh_status check_digests(loading *l) {
     return RSH_OK;
 }
 
-/* This rank's parts of both sides, and the layouts. */
+/* This rank's parts on both sides, and the layouts. */
 typedef struct binding {
     rsh_memory *src, *dst;
     const rsh_layout **from, **to;
@@ -202,7 +202,7 @@ static rsh_status list_parts(const loading *l, char *memory, binding *b) {
     return RSH_OK;
 }
 
-/* Called when all ranks have read their shares. */
+/* Distributes a batch; called when all ranks have read their shares. */
 static rsh_status redistribute_batch(loading *l, const binding *b) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     rsh_plan *plan = NULL;
@@ -213,7 +213,7 @@ static rsh_status redistribute_batch(loading *l, const binding *b) {
     st = rsh_comm_agree(l->comm, st);
     if (!st) st = rsh_exec_bind(plan, l->comm, b->src, b->dst, &exec);
     if (!st) st = rsh_exec_run(exec);
-    if (!st) st = rsh_comm_barrier(l->comm); /* ranks that are in neither layout wait as well */
+    if (!st) st = rsh_comm_barrier(l->comm); /* ranks that are in neither layout wait too */
     rsh_exec_free(exec);
     rsh_plan_free(plan);
     return st;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED       20        /* names in one message */
-#define MOST_TARGETS (1 << 22) /* tensors of a result */
+#define LISTED       20        /* most names in one message */
+#define MOST_TARGETS (1 << 22) /* most tensors of a result */
 
 rsh_status rshi_map_refuse(const rshi_map_work *m, int64_t rule, rsh_status st, const char *target) {
     char why[600];
@@ -139,12 +139,12 @@ static rsh_status check_used(const rshi_map_work *m) {
     return st;
 }
 
-/* A bare "*" matches all remaining tensors, of which there may be none. */
+/* Returns whether a line may match nothing.  A bare "*" matches all remaining tensors, and there may be none. */
 static bool may_match_nothing(const rshi_ckpt_rule *rule) {
     return rule->optional || (rule->kind == RSHI_RULE_KEEP && rshi_name_is_star(&rule->source));
 }
 
-/* The first tensor that matches, wanted or not; -1: none. */
+/* Returns the first tensor that matches, even if it is not wanted; -1: there is none. */
 static int64_t first_match(const rshi_map_work *m, const rshi_name_pattern *p) {
     for (int64_t i = 0; i < m->c->ntensors; i++) {
         rshi_captured c = {0};
@@ -173,7 +173,7 @@ static rsh_status check_line(const rshi_map_work *m, int64_t number) {
         "%.150s:%d: \"%.200s\" matches no tensor of %.200s; correct the name, or write \"optional\" in front of "
         "the line",
         m->rules->name, rule->line, rule->text, m->c->path);
-    if (!p || !m->wanted[source]) return RSH_OK; /* it matches only tensors that --include or --exclude omit */
+    if (!p || !m->wanted[source]) return RSH_OK; /* the line matches only tensors that --include or --exclude omit */
     RSH_REQUIRE(
         !m->hidden[source], RSH_EVALUE,
         "%.150s:%d: \"%.200s\" matches no tensor: \"%.200s\" is used by an = line, and patterns with * ? or {n*} skip "
@@ -221,7 +221,7 @@ static rsh_status check_name(const rshi_map_work *m, const rshi_map_target *t) {
     return RSH_OK;
 }
 
-/* The `scales` line that lays the target out; -1: none. */
+/* Returns the `scales` line that lays out the target; -1: none. */
 static int64_t scales_of(const rshi_map_work *m, const rshi_map_target *t) {
     const rshi_ckpt_rule *rule = t->rule >= 0 ? &m->rules->rule[t->rule] : NULL;
     if (!rule || (rule->kind != RSHI_RULE_SCALES && rule->has_form)) return -1;

@@ -1,13 +1,13 @@
-/* Map build: makes the targets of a line TARGET = EXPR. */
+/* Map build: makes the targets of a line of the form TARGET = EXPR. */
 #include "ckpt/map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PARTS 65536 /* that unstack makes */
+#define MOST_PARTS 65536 /* most parts that an unstack makes */
 
-/* Values of the line's captures, and the highest index of each stack. */
+/* Values of the captures of a line, and the highest index of each stack. */
 typedef struct assignment {
     rshi_captured c;
     int64_t choice;                 /* index of the word in paired lists; -1: lists are operands */
@@ -17,24 +17,24 @@ typedef struct assignment {
 
 typedef struct building {
     rshi_map_work *m;
-    int64_t number; /* index of the rule */
+    int64_t number; /* number of the rule */
     const rshi_ckpt_rule *rule;
     const rshi_expr *inner;
     unsigned needed; /* captures of the target whose values come from operands */
     bool paired;
     assignment *list; /* owned */
     int64_t n, room;
-    int64_t *slot; /* owned; assignments by hash */
+    int64_t *slot; /* owned: hash table of the assignments */
     int64_t nslots;
     /* the current assignment */
     const assignment *a;
     int64_t first; /* index of the first operand; -1: none yet */
     bool in_slice, in_scale;
     rshi_map_instance instance;
-    char target[256]; /* for messages */
+    char target[256]; /* name of the target, for messages */
 } building;
 
-/* ---- assignments: values of captures from the names of the source ---- */
+/* ---- assignments: values of captures, found from the names of the source ---- */
 
 static uint64_t hash_of(const building *b, const assignment *a) {
     uint64_t h = rshi_hash(&a->choice, sizeof a->choice, 0);
@@ -146,13 +146,13 @@ rsh_status rshi_map_stated(const rshi_ckpt_tensor *t, rsh_digest *out) {
     return RSH_OK;
 }
 
-/* A stated digest can be checked only if the tensor is read as a whole. */
+/* Notes the digest that the source states.  It can be checked only if the tensor is read as a whole. */
 static rsh_status note_digest(building *b, rshi_ckpt_view *v) {
     const rshi_ckpt_tensor *t = &b->m->c->tensor[v->source];
     rsh_digest stated;
     rsh_ckpt *out = b->m->out;
     if (b->in_slice || rshi_map_stated(t, &stated)) return RSH_OK;
-    if (b->in_scale) { /* scales are read separately */
+    if (b->in_scale) { /* tensors of scales are read separately */
         RSH_TRY(RSHI_GROW(out->apart, out->napart + 1, &out->apart_room));
         if (!b->m->checked[v->source]) out->apart[out->napart++] = v->source;
         b->m->checked[v->source] = true;
@@ -183,7 +183,7 @@ static rsh_status build_name(building *b, const rshi_expr *e, const rshi_capture
 }
 
 typedef struct operands {
-    rshi_ckpt_view **list; /* owned */
+    rshi_ckpt_view **list; /* owned: the operands */
     int64_t n, room;
 } operands;
 
@@ -287,17 +287,18 @@ static rsh_status add_build_target(building *b, const rshi_ckpt_view *v, const r
     t.name = rshi_store_text(&b->m->out->store, name, strlen(name));
     rshi_free(name);
     if (!t.name) return rshi_nomem();
-    if (v->op == RSHI_VIEW_SOURCE) { /* a tensor under another name */
+    if (v->op == RSHI_VIEW_SOURCE) { /* the target is a tensor under another name */
         t.source = v->source;
         t.view = NULL;
         t.instance = -1;
-        b->instance.nstated = 0; /* its digest is checked like that of any other tensor */
+        b->instance.nstated = 0; /* its digest is checked like the digest of any other tensor */
     }
     b->m->caught[b->number]++;
     return rshi_map_add_target(b->m, &t);
 }
 
-/* The number of words in the list that belongs to a function; the last list belongs to the outermost function. */
+/* Returns the number of words in the list that belongs to a function.  The last list belongs to the outermost
+ * function. */
 static int64_t words_of(const building *b, const rshi_expr *e) {
     int64_t behind = 0, seen = 0;
     for (const rshi_expr *x = &b->rule->expr; x != e; x = x->operand) behind += x->op != RSHI_EXPR_UNSTACK;
@@ -308,8 +309,8 @@ static int64_t words_of(const building *b, const rshi_expr *e) {
     return 1;
 }
 
-/* The capture that an unstack numbers.  The captures of the target that no operand has belong to the unstacks, the
- * first one to the innermost. */
+/* Returns the capture that an unstack numbers.  Captures of the target that no operand has belong to the unstacks; the
+ * first of them belongs to the innermost. */
 static int capture_of(const building *b, const rshi_expr *e) {
     unsigned own = b->rule->target.captures & ~b->inner->captures, seen = 0;
     int inside = 0;
@@ -324,7 +325,7 @@ static int capture_of(const building *b, const rshi_expr *e) {
     return 0;
 }
 
-/* The function around e, or NULL if e is outermost. */
+/* Returns the function around e, or NULL if e is outermost. */
 static const rshi_expr *enclosing_function(const building *b, const rshi_expr *e) {
     const rshi_expr *x = &b->rule->expr;
     if (x == e) return NULL;

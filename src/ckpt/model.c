@@ -151,7 +151,7 @@ static rsh_status store_tensor(rsh_ckpt *c, const char *name, size_t length, int
     return RSH_OK;
 }
 
-/* Files of one model that have the same names are often rank files of another tool. */
+/* Reports a duplicate name.  Files of one model that have the same names are often rank files of another tool. */
 static rsh_status refuse_duplicate(const rsh_ckpt *c, const char *name, int32_t file, uint64_t at, int32_t other) {
     bool rank_files = c->kind == &rshi_kind_hf && other >= 0 && other != file;
     return rshi_fail(RSH_EVALUE, "%.150s: byte %" PRIu64 ": duplicate tensor \"%.200s\"%s%.150s%s", c->file[file].name,
@@ -227,7 +227,7 @@ rsh_status rshi_ckpt_add_meta(rsh_ckpt *c, const char *key, const char *value) {
     RSH_REQUIRE(rshi_is_utf8(key, strlen(key)) && rshi_is_utf8(value, strlen(value)), RSH_EVALUE,
                 "%s: metadata \"%.200s\": key or value is not UTF-8", c->path, key);
     if (rshi_name_table_find(&c->meta_keys, key) >= 0)
-        return RSH_OK; /* several files may have the key; the first value is kept */
+        return RSH_OK; /* several files may have this key; the first value is kept */
     RSH_TRY(add_pair(&c->meta, &c->nmeta, &c->meta_room, key, value));
     return rshi_name_table_add(&c->meta_keys, c->meta[c->nmeta - 1].key, c->nmeta - 1);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* A piece of the source in the buffer of the window. */
+/* A piece of the source in the window's buffer. */
 typedef struct seen_view {
     rshi_view view;
     const char *block;
@@ -16,12 +16,12 @@ typedef struct seen_view {
 typedef struct window_job {
     rshi_mover *m;
     const rsh_box *window;
-    seen_view *view; /* of the source; owned */
+    seen_view *view; /* owned: the pieces of the source */
     int64_t nviews, room;
-    size_t size;       /* bytes of an element of the destination, and of the source after conversion */
-    bool once;         /* every element is written once, so the digest covers all written bytes */
-    rsh_digest before; /* of the windows before this one */
-    bool dry;          /* moves are counted, not run, because nothing was read yet */
+    size_t size;       /* bytes of an element of the destination, and of a source element after conversion */
+    bool once;         /* every element is written once, so the digest covers all bytes that are written */
+    rsh_digest before; /* digest of the windows before this one */
+    bool dry;          /* moves are counted but not run, because nothing was read yet */
     /* the current destination block */
     const rshi_ckpt_block *block;
     int64_t nmoves;
@@ -59,7 +59,7 @@ void rshi_mover_free(rshi_mover *m) {
 typedef struct transport {
     rshi_mover *m;
     const rshi_ckpt_part *part;
-    char *memory; /* of the block */
+    char *memory; /* the block's elements in memory */
     size_t size;  /* bytes of an element */
 } transport;
 
@@ -277,7 +277,7 @@ static bool comes_before(int ndim, const int64_t *a, const int64_t *b) {
     return false;
 }
 
-/* Keeps the lowest global index of the view at which the two differ. */
+/* Keeps the lowest global index of the view at which both blocks differ. */
 static void find_in_view(window_job *j, const rshi_view *v, const char *want, const char *have, int64_t rank) {
     rshi_differing *best = &j->m->differing;
     int ndim = j->m->dst.ndim;
@@ -320,8 +320,8 @@ static rsh_status compare_block(window_job *j, const rshi_ckpt_block *b) {
     return RSH_OK;
 }
 
-/* Is each element of the window stored once in the destination?  Then the hash is derived from the digest, which is
- * computed anyway, and the bytes need not be hashed. */
+/* Returns whether each element of the window is stored once in the destination.  The hash is then derived from the
+ * digest, which is computed anyway, and the bytes need not be hashed. */
 static bool is_written_once(const window_job *j) {
     const rshi_mover *m = j->m;
     int64_t count = 1;
@@ -357,7 +357,7 @@ static rsh_status put_blocks(window_job *j) {
 
 /* ---- copying inside the kernel ---- */
 
-/* Finds the position of the block in a source file; false: it is not one run of a source file. */
+/* Finds the position of the block in a source file; returns false if it is not one run of a source file. */
 static bool find_run(const window_job *j, const rshi_ckpt_block *b, int32_t *file, uint64_t *at) {
     const rshi_mover *m = j->m;
     if (!b->dense || j->nmoves != 1 || (j->pending.kernel != RSHI_KERNEL_CONTIGUOUS && b->count != 1)) return false;
@@ -428,7 +428,7 @@ static size_t buffer_bytes(const rshi_mover *m, const rsh_box *w) {
     return count * (m->mode == RSHI_WINDOW_COMPARE ? each + size : each);
 }
 
-/* The first dim with more than one index, which is halved; -1: none. */
+/* Returns the first dim with more than one index, which is halved; -1: there is none. */
 static int split_dim(const rshi_mover *m, const rsh_box *w) {
     for (int d = 0; d < m->src.ndim; d++)
         if (w->hi[d] - w->lo[d] > 1) return d;

@@ -1,7 +1,7 @@
 /* Name match: matches a name against a pattern and finds the text of its captures.
  *
  * Tokens match from left to right, each as short as possible.  If the tokens after a star match nowhere in the rest of
- * the name, a longer match of an earlier star cannot help either, so the search ends.  That keeps it fast for any
+ * the name, a longer match of an earlier star cannot help either, so the search ends.  So the search is fast for any
  * number of stars.  Repeated captures and lists break this rule, so the number of steps is limited as well. */
 #include "ckpt/name_pattern.h"
 
@@ -27,7 +27,7 @@ static answer match_from(matching *m, int64_t token, const char *s);
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The length of a whole decimal integer in the range of the token; 0: there is none. */
+/* Returns the length of a whole decimal integer in the range of the token; 0: there is none. */
 static size_t number_length(const matching *m, const rshi_name_token *t, const char *s) {
     int64_t n = 0;
     size_t k = 0;
@@ -97,7 +97,7 @@ static answer match_from(matching *m, int64_t token, const char *s) {
     return n || (t->kind == RSHI_TOKEN_TEXT && !t->length) ? match_from(m, token + 1, s + n) : FAILED;
 }
 
-/* Does the name end with the last text of the pattern?  A quick test that rejects most names. */
+/* Returns whether the name ends with the last text of the pattern.  This quick test rejects most names. */
 static bool suffix_matches(const rshi_name_pattern *p, const char *name) {
     const rshi_name_token *last = p->ntokens ? &p->token[p->ntokens - 1] : NULL;
     if (!last || last->kind != RSHI_TOKEN_TEXT) return true;

@@ -1,7 +1,7 @@
 /* Pickle: a stack machine for the opcodes that Python writes.  It builds values and never runs code.
  *
  * All values are freed together, so cycles do no harm.  Every opcode makes at most one value, and texts stay in the
- * input, so memory is bounded by the length of the pickle. */
+ * input, so the memory is bounded by the length of the pickle. */
 #include "ckpt/pickle.h"
 
 #include <inttypes.h>
@@ -11,13 +11,13 @@
 typedef rshi_pickle_value value;
 
 enum {
-    FIELDS_MOST = 64,     /* fields of an object of a known class; PyTorch's classes have up to 20 */
-    STACK_MOST = 4 << 20, /* values; Python adds up to 1,000 items to a list at once */
+    FIELDS_MOST = 64,     /* most fields of an object of a known class; PyTorch's classes have up to 20 */
+    STACK_MOST = 4 << 20, /* most values; Python adds up to 1,000 items to a list at once */
 };
 
 typedef struct machine {
     rshi_pickle *p;
-    size_t next, op; /* offsets in p->bytes: of the next byte, and of the current opcode */
+    size_t next, op; /* offsets in p->bytes: next byte, and current opcode */
     value **stack;
     int64_t depth, stack_room;
     value **memo;
@@ -187,7 +187,7 @@ static rsh_status make_marked(machine *m, rshi_pickle_kind kind) {
     return push(m, v);
 }
 
-/* Objects of unknown classes may be lists or dicts; their items are ignored. */
+/* Returns whether items are ignored: objects of unknown classes may be lists or dicts. */
 static bool takes_no_items(const value *v) { return v->kind == RSHI_PICKLE_OBJECT && v->class == RSHI_CLASS_OPAQUE; }
 
 /* Adds the values above the mark to the list, set or dict below it. */
@@ -240,10 +240,10 @@ static rsh_status global_stack(machine *m) {
     return push_class(m, module->text, module->n, name->text, name->n);
 }
 
-/* Is it a class whose objects are made empty and then get a state? */
+/* Returns whether objects of a class are made empty and then get a state. */
 static bool is_record(int class) { return class <= RSHI_CLASS_STORAGE_INFO; }
 
-/* The object shares the items of the tuple that it is made from, since tuples do not change. */
+/* Makes an object.  It shares the items of the tuple that it is made from, because tuples do not change. */
 static rsh_status push_object(machine *m, int class, const value *arguments) {
     value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
@@ -253,7 +253,7 @@ static rsh_status push_object(machine *m, int class, const value *arguments) {
     return RSH_OK;
 }
 
-/* Makes an object of which only the class is kept. */
+/* Makes an object of an unknown class, of which only the class is kept. */
 static rsh_status push_opaque(machine *m, value *class) {
     value *v = NULL;
     RSH_TRY(push_new(m, RSHI_PICKLE_OBJECT, &v));
@@ -271,7 +271,7 @@ static rsh_status make_object(machine *m, value *class, const value *arguments) 
     return RSH_OK;
 }
 
-/* `named`: keyword arguments are on the stack above the positional ones. */
+/* Makes an object; if `named`, keyword arguments are on the stack above the positional ones. */
 static rsh_status new_object(machine *m, bool named) {
     value *arguments, *class;
     if (named) RSH_TRY(pop(m, &arguments));
@@ -280,7 +280,8 @@ static rsh_status new_object(machine *m, bool named) {
     return make_object(m, class, named ? &none : arguments);
 }
 
-/* Ignores attributes of dicts and lists (a state dict has `_metadata`) and of objects of unknown classes. */
+/* Sets the state of an object.  Attributes of dicts and lists (a state dict has `_metadata`) and of objects of unknown
+ * classes are ignored. */
 static rsh_status set_state(machine *m) {
     value *state, *v;
     RSH_TRY(pop(m, &state));
@@ -291,7 +292,7 @@ static rsh_status set_state(machine *m) {
     return set_items(m, v, &state, 1);
 }
 
-/* Makes a dict of a list of pairs, as Python 2 saves an OrderedDict. */
+/* Makes a dict from a list of pairs, in the form in which Python 2 saves an OrderedDict. */
 static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
     value *v = NULL;
     for (uint32_t i = 0; i < pairs->n; i++) {
@@ -299,14 +300,14 @@ static rsh_status push_pairs(machine *m, value *class, const value *pairs) {
         if ((pair->kind != RSHI_PICKLE_LIST && pair->kind != RSHI_PICKLE_TUPLE) || pair->n != 2)
             return push_opaque(m, class);
     }
-    m->pairs += pairs->n; /* a malicious pickle could make many dicts from one list */
+    m->pairs += pairs->n; /* counted, because a malicious pickle could make many dicts from one list */
     if (m->pairs > m->p->length) return refuse(m, "damaged pickle: it has more pairs than bytes");
     RSH_TRY(push_new(m, RSHI_PICKLE_DICT, &v));
     for (uint32_t i = 0; i < pairs->n; i++) RSH_TRY(add_items(m, v, pairs->item[i]->item, 2));
     return RSH_OK;
 }
 
-/* Handles calls of the known functions; each of them only makes a value of its arguments. */
+/* Handles calls of the known functions.  Each of them only makes a value from its arguments. */
 static rsh_status call_function(machine *m, value *class, value *arguments) {
     value *v, *first = arguments->n ? arguments->item[0] : NULL;
     bool list = arguments->n == 1 && (first->kind == RSHI_PICKLE_TUPLE || first->kind == RSHI_PICKLE_LIST);
@@ -317,7 +318,7 @@ static rsh_status call_function(machine *m, value *class, value *arguments) {
             if (list) return push_pairs(m, class, first);
             return arguments->n ? push_opaque(m, class) : push_new(m, RSHI_PICKLE_DICT, &v);
         case RSHI_CLASS_DEFAULT_DICT: return push_new(m, RSHI_PICKLE_DICT, &v);
-        case RSHI_CLASS_GETATTR: /* of the enumeration of memory formats, and nothing else */
+        case RSHI_CLASS_GETATTR: /* only a name of a memory format is accepted */
             if (arguments->n == 2 && rshi_pickle_is_class(first, RSHI_CLASS_MEMORY_FORMAT))
                 return push_object(m, RSHI_CLASS_MEMORY_FORMAT, arguments);
             return push_opaque(m, class);
@@ -357,7 +358,7 @@ static rsh_status memo_put(machine *m, uint64_t number) {
     RSH_TRY(top(m, &v));
     if (number > (uint64_t)m->nmemo + 1) return refuse(m, "damaged pickle: memo numbers are not consecutive");
     RSH_TRY(RSHI_GROW(m->memo, m->nmemo + 2, &m->memo_room));
-    if (number > (uint64_t)m->nmemo) m->memo[m->nmemo++] = NULL; /* Python 2 counts from 1 */
+    if (number > (uint64_t)m->nmemo) m->memo[m->nmemo++] = NULL; /* Python 2 numbers the memo from 1 */
     m->memo[number] = v;
     if (number == (uint64_t)m->nmemo) m->nmemo++;
     return RSH_OK;
@@ -369,7 +370,7 @@ static rsh_status memo_get(machine *m, uint64_t number) {
     return push(m, m->memo[number]);
 }
 
-/* ---- the machine ---- */
+/* ---- running opcodes ---- */
 
 static rsh_status unknown_opcode(const machine *m, int opcode) {
     return rshi_pickle_fail(m->p, &(value){.at = (uint32_t)m->op},
@@ -382,7 +383,7 @@ static rsh_status step_number(machine *m, int opcode, int n) {
     RSH_TRY(take_number(m, n, &number));
     switch (opcode) {
     case 0x80: return number >= 2 && number <= 5 ? RSH_OK : refuse(m, "pickle protocol must be from 2 to 5");
-    case 0x95: return RSH_OK; /* the length of a frame, which is not needed */
+    case 0x95: return RSH_OK; /* the length of a frame is not needed */
     case 'K':
     case 'M': return push_number(m, (int64_t)number);
     case 'J': return push_number(m, (int32_t)(uint32_t)number);
@@ -467,7 +468,8 @@ static rsh_status run_opcode(machine *m, int opcode) {
     }
 }
 
-/* Runs the pickle.  Values of usual checkpoints take about four times its length; eight times is the limit. */
+/* Runs the pickle.  The values of usual checkpoints take about four times its length in memory; the limit is eight
+ * times. */
 static rsh_status run_pickle(machine *m) {
     size_t most = 8 * m->p->length + (1 << 20);
     for (;;) {

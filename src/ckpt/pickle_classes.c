@@ -69,7 +69,7 @@ static const struct {
 
 /* dtypes, and the storage classes for them. */
 static const struct {
-    const char *name, *storage; /* below "torch"; storage may be NULL */
+    const char *name, *storage; /* names below "torch"; storage may be NULL */
     rsh_dtype dtype;
 } dtypes[] = {
     {"bool", "BoolStorage", RSH_BOOL},
@@ -124,7 +124,7 @@ rsh_status rshi_pickle_find(const char *module, size_t mlength, const char *name
             out->class = classes[i].class;
             return RSH_OK;
         }
-    if (text_is("MCoreMetadata", name, nlength)) { /* of Megatron; its module differs between versions */
+    if (text_is("MCoreMetadata", name, nlength)) { /* Megatron's class; its module differs between versions */
         out->class = RSHI_CLASS_METADATA;
         return RSH_OK;
     }

@@ -9,7 +9,7 @@ typedef rshi_pickle_value value;
 
 struct rshi_pickle_block {
     struct rshi_pickle_block *next;
-    size_t size; /* bytes after this head */
+    size_t size; /* bytes that follow this head */
 };
 enum { BLOCK = 65536 - 64, FIELDS_MOST = 64 };
 
@@ -63,8 +63,8 @@ bool rshi_pickle_text_is(const value *v, const char *text) {
     return v && v->kind == RSHI_PICKLE_TEXT && v->n == n && !memcmp(v->text, text, n);
 }
 
-/* Finds a key in the state of an object.  Many objects may share one state, so searching a long one for each of them
- * would be slow; a state of more than FIELDS_MOST fields is treated as empty. */
+/* Finds a key in the state of an object.  Many objects may share one state, and searching a long one for each of them
+ * would be slow, so a state of more than FIELDS_MOST fields is treated as empty. */
 static const value *find_in(const value *dict, const char *name) {
     if (dict->kind != RSHI_PICKLE_DICT || dict->n > 2 * FIELDS_MOST) return NULL;
     for (uint32_t i = 0; i + 1 < dict->n; i += 2)

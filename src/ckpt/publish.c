@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef RENAME_EXCHANGE /* a C library without renameat2, such as musl 1.2.5: ask the kernel */
+#ifndef RENAME_EXCHANGE /* C libraries without renameat2, such as musl 1.2.5: call the kernel directly */
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE 2
 static int renameat2(int old_dir, const char *old_path, int new_dir, const char *new_path, unsigned flags) {
@@ -122,7 +122,7 @@ rsh_status rshi_partial_put_back(rshi_ckpt_partial *p) {
     return st;
 }
 
-/* Removes the working directory, the journal last: as long as it exists, it records that the target is complete. */
+/* Removes the working directory.  The journal is removed last, because it records that the target is complete. */
 static rsh_status remove_home(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_remove(p->data));
@@ -138,7 +138,7 @@ rsh_status rshi_partial_discard(rshi_ckpt_partial *p) {
     return remove_home(p);
 }
 
-/* Appends to the current error message. */
+/* Appends text to the current error message. */
 static void add_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void add_detail(const char *format, ...) {
     char first[RSHI_DETAIL_BYTES], more[450], all[RSHI_DETAIL_BYTES];
@@ -163,8 +163,8 @@ void rshi_partial_keep(const rshi_ckpt_partial *p) {
     add_detail("%.300s holds the finished part; use --resume to continue", p->home);
 }
 
-/* For file systems that cannot exchange names: moves the old target aside, then renames the new one.  Between the two
- * renames no target exists. */
+/* Renames on file systems that cannot exchange names: moves the old target aside, then renames the new one.  Between
+ * the two renames there is no target. */
 static rsh_status rename_twice(rshi_ckpt_partial *p) {
     char *old = NULL;
     RSH_TRY(rshi_ckpt_join(p->home, "old", &old));

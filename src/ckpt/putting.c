@@ -1,4 +1,4 @@
-/* Putting: writes bytes at an offset of a file, directly or as a sink. */
+/* Putting: writes bytes at an offset of a file, with one call or through a sink. */
 #include "ckpt/ckpt.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Read box: reads any box of a tensor directly from the files that hold it.
  *
  * Each part that overlaps the box gives a region: extents, offsets and strides in the file and in memory.  A region
- * that is contiguous on both sides is read into place.  Other regions are read in windows, including the gaps between
- * rows if that is faster than one call per row, and copied from there. */
+ * that is contiguous on both sides is read in place.  Other regions are read in windows and copied from there.  A
+ * window includes the gaps between rows if that is faster than one call per row. */
 #include "ckpt/read_box.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ enum {
     SPARSE = 1 << 16  /* bytes of a window otherwise */
 };
 
-typedef rshi_file_region region; /* its dims are sorted by descending file stride */
+typedef rshi_file_region region; /* dims are sorted by descending file stride */
 
 typedef struct filling {
     const rsh_ckpt *c;
@@ -24,9 +24,9 @@ typedef struct filling {
     rsh_box want;
     int64_t size; /* bytes of an element */
     char *to;
-    const int64_t *strides; /* of memory, in bytes */
-    char *window;           /* owned; WINDOW bytes, when first needed */
-    uint64_t read;          /* bytes read from files */
+    const int64_t *strides; /* strides of the memory in bytes */
+    char *window;           /* owned: WINDOW bytes, allocated on first use */
+    uint64_t read;          /* number of bytes read from files */
     rsh_status status;
 } filling;
 
@@ -41,7 +41,7 @@ static rsh_dtype plain_dtype(int64_t size) {
     return size == 1 ? RSH_U8 : size == 2 ? RSH_U16 : size == 4 ? RSH_U32 : size == 8 ? RSH_U64 : RSH_C128;
 }
 
-/* Copies dims d and up of the region, but only n indices of dim d, from the window to memory. */
+/* Copies n indices of dim d, and all of the dims after d, from the window to memory. */
 static void copy_out(const filling *f, const region *r, int d, int64_t n, char *to) {
     int64_t ss[RSHI_MOVE_DIMS] = {0};
     rshi_move m = {.nd = r->nd - d, .nsrc = 1, .ss = ss, .from = plain_dtype(f->size), .to = plain_dtype(f->size)};
@@ -56,7 +56,7 @@ static void copy_out(const filling *f, const region *r, int d, int64_t n, char *
     rshi_copy_fence();
 }
 
-/* Number of bytes in the file from the first to the last element of dims d and up. */
+/* Returns the number of bytes in the file from the first to the last element of dim d and the dims after it. */
 static int64_t span_of(const filling *f, const region *r, int d, int64_t n) {
     int64_t span = f->size;
     for (int k = d; k < r->nd; k++) span += ((k == d ? n : r->n[k]) - 1) * r->fs[k];
@@ -98,7 +98,7 @@ static rsh_status read_region(filling *f, const region *r, int d, uint64_t at, c
     return RSH_OK;
 }
 
-/* Inserts the dim at its place in the order of descending file strides. */
+/* Inserts a dim into the order of descending file strides. */
 void rshi_file_region_add(region *r, int64_t n, int64_t fs, int64_t ms) {
     if (n == 1) return;
     int k = r->nd++;
@@ -181,7 +181,7 @@ static void overlapping_blocks(const rshi_stripe *s, int64_t lo, int64_t hi, int
     *to = hi <= s->lo ? 0 : rshi_min((hi - 1 - s->lo) / s->stride + 1, s->count);
 }
 
-/* The state of a walk over the boxes of a piece, one dim at a time. */
+/* State of a walk over the boxes of a piece, one dim at a time. */
 typedef struct walking {
     filling *f;
     const rshi_piece *p;

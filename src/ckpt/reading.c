@@ -1,7 +1,6 @@
-/* Reading: reads byte ranges of a checkpoint's files, from any thread.
+/* Reading: reads byte ranges of a checkpoint's files from any thread.
  *
- * A file is opened on first use and must then have the size and modification time that it had when its header was
- * read. */
+ * A file is opened on first use; it must have the same size and modification time as when its header was read. */
 #include "ckpt/ckpt.h"
 #include "ckpt/fds.h"
 
@@ -81,8 +80,8 @@ rsh_status rshi_ckpt_pread(const rsh_ckpt *c, int32_t file, uint64_t at, void *t
     return st;
 }
 
-/* Returns false if the kernel cannot copy between these files, and after an I/O error, which the caller will meet again
- * when it copies by itself. */
+/* Copies bytes inside the kernel.  Returns false if the kernel cannot copy between these files, and after an I/O error,
+ * because the caller's own copy will report it. */
 static bool send_fully(int from, uint64_t from_at, int to, uint64_t at, size_t n) {
     off_t in = (off_t)from_at, out = (off_t)at;
     while (n) {

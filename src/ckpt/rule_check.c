@@ -1,4 +1,4 @@
-/* Rule check: checks a parsed line of a rule file: captures, lists and nesting of functions. */
+/* Rule check: checks the captures, lists and functions of a parsed line of a rule file. */
 #include "ckpt/rules.h"
 
 #include <string.h>
@@ -66,9 +66,9 @@ static rsh_status check_rename(const rshi_ckpt_rule *rule) {
 /* The context of an operand. */
 typedef struct standing {
     const rshi_ckpt_rule *rule;
-    bool in_stack, in_list; /* in_list: it is an operand of cat or interleave */
-    bool paired;            /* lists are paired with the target's */
-    bool complete;          /* one operand has all captures in `needed` */
+    bool in_stack, in_list; /* in_list: the operand belongs to cat or interleave */
+    bool paired;            /* true: lists are paired with the target's */
+    bool complete;          /* true: one operand has all captures in `needed` */
     unsigned needed;
 } standing;
 
@@ -111,7 +111,7 @@ static rsh_status check_expr(standing *s, const rshi_expr *e) {
     return RSH_OK;
 }
 
-/* The target must have one list for each split and deinterleave, and one capture for each unstack. */
+/* Checks that the target has one list for each split and deinterleave, and one capture for each unstack. */
 static rsh_status check_splits(const rshi_ckpt_rule *rule, const rshi_expr *inner) {
     int lists = 0, unstacks = 0, own = count_bits(rule->target.captures & ~inner->captures);
     for (const rshi_expr *e = &rule->expr; e != inner; e = e->operand) {

@@ -22,7 +22,7 @@
 typedef struct parsing {
     rsh_ckpt_rules *r;
     int line;
-    const char *start; /* of the line; columns count from it */
+    const char *start; /* beginning of the line, from which columns are counted */
 } parsing;
 
 static rsh_status refuse_at(const parsing *p, const char *at, const char *format, ...)
@@ -65,7 +65,7 @@ static bool at_word(const char *at, const char *word) {
 
 /* ---- the mesh and the files ---- */
 
-/* One more than the highest rank of a mesh. */
+/* Returns one more than the highest rank of a mesh. */
 static int64_t ranks_of(const rsh_layout_desc *l) {
     int64_t positions = 1, most = 0;
     for (int a = 0; a < l->naxes; a++)
@@ -121,7 +121,7 @@ static bool take_uneven(char *text) {
     return true;
 }
 
-/* A hint for users who write placements as PyTorch does. */
+/* Returns a hint for users who write placements as PyTorch does. */
 static const char *hint_for(const char *text) {
     if (!strncasecmp(text, "shard", 5)) return "; for Shard(0) write [_/tp, _], for Shard(1) [_, _/tp]";
     if (!strncasecmp(text, "replicate", 9)) return "; for Replicate write [...]";
@@ -232,7 +232,7 @@ static rsh_status read_rule(parsing *p, char *at, bool optional) {
     return RSH_OK;
 }
 
-/* "#" starts a comment, unless it is in quotes. */
+/* Removes a comment, which starts with "#" outside of quotes. */
 static void cut_comment(char *line) {
     bool quoted = false;
     for (char *c = line; *c; c++) {

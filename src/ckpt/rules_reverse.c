@@ -17,7 +17,7 @@ typedef struct undo_step {
     int64_t groups;
     const int64_t *sizes;
     int64_t nsizes;
-    int order[RSH_MAX_NDIM], ndim; /* of PERMUTE */
+    int order[RSH_MAX_NDIM], ndim; /* order of the dims, for PERMUTE */
 } undo_step;
 
 typedef struct undoing {
@@ -29,7 +29,7 @@ typedef struct undoing {
     undo_step step[MOST_STEPS];
     int nsteps;
     int64_t own[64]; /* sizes taken from a layout */
-    char **name;     /* owned; names of the operands */
+    char **name;     /* owned: names of the operands */
     int64_t nnames, names_room;
 } undoing;
 
@@ -40,7 +40,7 @@ static rsh_status cannot_reverse(const undoing *u, const char *why) {
 
 /* ---- names ---- */
 
-/* Writes a name, with captures shifted by `shift` (NULL: not shifted).  If choice >= 0, writes the chosen word instead
+/* Writes a name with captures shifted by `shift` (NULL: not shifted).  If choice >= 0, writes the chosen word instead
  * of a list. */
 static void add_name(const undoing *u, rshi_text *t, const rshi_name_pattern *p, const int64_t *shift, int64_t choice) {
     int64_t left = p->nchoices;
@@ -84,7 +84,8 @@ static rsh_status keep_operand(undoing *u, const rshi_name_pattern *p, int64_t c
     return RSH_OK;
 }
 
-/* The length of the common prefix of all names, or, after `used` bytes of prefix, of their common suffix. */
+/* Returns the length of the common prefix of all names or, if `end` is set, of their common suffix after `used` bytes
+ * of prefix. */
 static size_t common_length(const undoing *u, size_t used, bool end) {
     size_t n = 0;
     for (;; n++) {
@@ -140,7 +141,7 @@ static rsh_status add_permutation(undoing *u, const int *order, int ndim) {
     memcpy(p.order, order, sizeof p.order);
     while (at > 0 && u->step[at - 1].op != RSHI_EXPR_PERMUTE) {
         undo_step *s = &u->step[--at];
-        if (s->op == RSHI_EXPR_UNSTACK) { /* the dim that it removes keeps its position */
+        if (s->op == RSHI_EXPR_UNSTACK) { /* the dim that unstack removes keeps its position */
             undo_step q = p;
             q.ndim++;
             for (int d = 0, k = 0; d < q.ndim; d++)
@@ -221,7 +222,7 @@ static rsh_status permute_back(undoing *u, const rshi_expr *e, int ndim, bool na
     return walk_expr(u, e->operand, ndim, names);
 }
 
-/* All operands must use the same functions, since only the steps of the first are kept. */
+/* Checks that all operands use the same functions, because only the steps of the first operand are kept. */
 static rsh_status check_same_functions(undoing *u, const rshi_expr *a, const rshi_expr *b) {
     bool same = a->op == b->op && a->dim == b->dim && a->groups == b->groups && a->nnumbers == b->nnumbers &&
                 a->noperands == b->noperands;
@@ -231,11 +232,12 @@ static rsh_status check_same_functions(undoing *u, const rshi_expr *a, const rsh
     return RSH_OK;
 }
 
-/* Collects the steps back through e and the names of its operands; with `names`, only the names. */
+/* Collects the steps back through e, and the names of its operands.  If `names` is set, collects only the names. */
 static rsh_status walk_expr(undoing *u, const rshi_expr *e, int ndim, bool names) {
     switch (e->op) {
     case RSHI_EXPR_NAME:
-        if (u->rule->target.nchoices > 1) return keep_operand(u, &e->name, -1); /* lists are paired */
+        /* lists of the target and of the operands are paired */
+        if (u->rule->target.nchoices > 1) return keep_operand(u, &e->name, -1);
         for (int64_t i = 0; i < e->name.nchoices; i++)
             RSH_TRY(keep_operand(u, &e->name, e->name.nchoices > 1 ? i : -1));
         return RSH_OK;
@@ -290,7 +292,8 @@ static const rshi_ckpt_tensor *find_target(const undoing *u) {
     return NULL;
 }
 
-/* The number of words in the list of the target that belongs to a function; the last list belongs to the outermost. */
+/* Returns the number of words in the list of the target that belongs to a function.  The last list belongs to the
+ * outermost function. */
 static int64_t words_of(const undoing *u, int64_t outside) {
     for (int64_t i = u->rule->target.ntokens; i-- > 0;)
         if (u->rule->target.token[i].kind == RSHI_TOKEN_LIST && !outside--) return u->rule->target.token[i].nwords;

@@ -19,14 +19,15 @@ typedef struct saving {
     const char *const *names;
     const rsh_sharded *const *given;
     rsh_save_opts opts;
-    const rsh_sharded **tensor; /* owned list; of `given`, or of `flat` if a rank has several parts */
-    rsh_sharded **flat;         /* owned; NULL if not needed */
-    rsh_ckpt *model;            /* owned: names, shapes, metadata */
+    /* owned list of tensors: those given or, if a rank has several parts, those in `flat` */
+    const rsh_sharded **tensor;
+    rsh_sharded **flat;         /* owned; NULL if no tensor has several parts on a rank */
+    rsh_ckpt *model;            /* owned: names, shapes and metadata */
     rshi_target target;         /* this rank's file */
     rsh_digest *digests;        /* owned */
-    rshi_ckpt_partial partial;      /* of rank 0 */
+    rshi_ckpt_partial partial;      /* used by rank 0 only */
     char *file;                 /* owned: path of this rank's file */
-    bool begun;                 /* every rank has reached the writing of files */
+    bool begun;                 /* every rank has begun to write its file */
 } saving;
 
 /* ---- checking the arguments ---- */
@@ -55,8 +56,8 @@ static rsh_status check_opts(const rsh_save_opts *o) {
     return RSH_OK;
 }
 
-/* Only rank 0 checks whether the path exists: this saves requests to a file server, and keeps other machines from
- * caching a negative lookup. */
+/* Checks the path, on rank 0 only.  This saves requests to a file server, and keeps other machines from caching a
+ * negative lookup. */
 static rsh_status check_path(const saving *s, const char *path) {
     struct stat found;
     bool looks = !rsh_comm_rank(s->comm) && !s->opts.force;
@@ -114,10 +115,10 @@ static uint64_t fingerprint(const saving *s) {
 static bool has_several(const rsh_layout *l) {
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++)
         if (rsh_layout_nparts(l, rsh_layout_rank(l, i)) > 1) return true;
-    return !rsh_layout_nranks(l); /* no rank would store its name */
+    return !rsh_layout_nranks(l); /* no rank would store the tensor's name */
 }
 
-/* A layout that gives each rank of the comm one flat range of the tensor. */
+/* Creates a layout in which each rank of the comm has one flat range of the tensor. */
 static rsh_status flat_layout(const rsh_comm *comm, const rsh_layout *l, rsh_layout **out) {
     rsh_layout_desc d = {.dtype = rsh_layout_dtype(l), .ndim = rsh_layout_ndim(l), .naxes = 1};
     for (int k = 0; k < d.ndim; k++) d.dim[k].size = rsh_layout_shape(l)[k];
@@ -141,7 +142,7 @@ static rsh_status flatten_tensors(saving *s) {
 
 /* ---- this rank's file ---- */
 
-/* Does this rank store its part?  It does if it is the first holder of some piece of it. */
+/* Returns whether this rank stores its part: it does if it is the first holder of some piece of it. */
 static rsh_status is_stored(const saving *s, const rsh_layout *l, bool *out) {
     rshi_piece *list = NULL;
     int64_t n = 0, rank = rsh_comm_rank(s->comm);
@@ -151,7 +152,7 @@ static rsh_status is_stored(const saving *s, const rsh_layout *l, bool *out) {
     RSH_TRY(rsh_layout_part(l, rank, 0, &part));
     RSH_TRY(rshi_layout_pieces(l, rank, &list, &n));
     for (int64_t i = 0; i < n && !*out; i++) *out = rshi_piece_holder_index(l, &list[i], rank) == 0;
-    if (!rsh_layout_count(l)) *out = rsh_layout_rank(l, 0) == rank; /* an empty tensor must be named in one file */
+    if (!rsh_layout_count(l)) *out = rsh_layout_rank(l, 0) == rank; /* one file must have the name of an empty tensor */
     rshi_free(list);
     return RSH_OK;
 }
@@ -171,7 +172,7 @@ static rsh_status add_entry(saving *s, int64_t i, uint64_t *at) {
     return RSH_OK;
 }
 
-/* Adds tensors with larger elements first, so that all are aligned without padding. */
+/* Adds the tensors to the file.  Those with larger elements come first, so that all are aligned without padding. */
 static rsh_status add_entries(saving *s) {
     uint64_t at = 0;
     for (size_t size = 16; size; size /= 2)
@@ -219,7 +220,7 @@ static rsh_status describe_file(saving *s) {
 typedef struct packing {
     rshi_putting *to;
     const rsh_part *part;
-    const int64_t *strides; /* in memory; elements */
+    const int64_t *strides; /* strides of the memory in elements */
     int order[RSH_MAX_NDIM];
     int64_t size;
     char *window;
@@ -327,8 +328,8 @@ static rsh_status publish_save(saving *s) {
     return rshi_partial_publish(&s->partial, s->opts.force);
 }
 
-/* Removes everything that a failed save wrote.  All ranks wait for rank 0 to do so: launchers kill a job when its first
- * rank exits with an error. */
+/* Removes everything that a failed save wrote.  All ranks wait until rank 0 has done so, because launchers kill a job
+ * when its first rank exits with an error. */
 static void abandon_save(saving *s) {
     char why[RSHI_DETAIL_BYTES];
     if (s->partial.home) rshi_partial_abandon(&s->partial);
@@ -348,7 +349,8 @@ static void free_save(saving *s) {
     rshi_free(s->file);
 }
 
-/* `st` is an error that this rank has already found; the opening exchange passes it to all ranks. */
+/* Saves without a map.  `st` is an error that this rank has already found; the opening exchange passes it to all
+ * ranks. */
 static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const char *const *names,
                              const rsh_sharded *const *tensors, const rsh_save_opts *opts, rsh_status st) {
     saving s = {.comm = comm, .n = n, .names = names, .given = tensors, .opts = *opts};
@@ -370,7 +372,7 @@ static rsh_status save_plain(rsh_comm *comm, const char *path, int64_t n, const 
     return st;
 }
 
-/* ---- with a map: saved under another name first, then converted by rank 0 ---- */
+/* ---- with a map: tensors are saved under a temporary name, and rank 0 converts the result ---- */
 
 static rsh_status convert_saved(const char *from, const char *path, const rsh_save_opts *o) {
     rsh_convert_opts opts = RSH_CONVERT_OPTS_INIT;

@@ -3,13 +3,14 @@
 
 #include <string.h>
 
-#define BOXES_MOST 65536 /* per tensor */
+#define BOXES_MOST 65536 /* most boxes of a tensor */
 
-/* Finds the dims to iterate over, so that the other dims are contiguous and row-major.  The fastest dims are kept, as
- * long as each comes before the dims that are already kept.  Returns the number of boxes, at most BOXES_MOST + 1. */
+/* Finds the dims to iterate over, so that the other dims are contiguous and row-major.  Dims are kept from the fastest
+ * on, as long as each comes before the dims that are already kept.  Returns the number of boxes, at most BOXES_MOST +
+ * 1. */
 static int64_t find_walked(const rshi_saved_tensor *t, bool *walked) {
     int64_t dense = 1, boxes = 1;
-    int first = t->ndim; /* of the kept dims */
+    int first = t->ndim; /* index of the first kept dim */
     for (int d = t->ndim; d-- > 0;) walked[d] = t->shape[d] != 1;
     for (int d = t->ndim; d-- > 0;)
         if (walked[d] && d < first && t->strides[d] == dense) {
@@ -48,7 +49,7 @@ static rsh_status set_ordered(rsh_ckpt *c, int64_t tensor, const rshi_saved_tens
     RSH_TRY(rsh_layout_new(&desc, &layout));
     rsh_status st = rshi_ckpt_set_parts(c, tensor, layout, 1, &(rshi_ckpt_part){file, t->at});
     rsh_layout_free(layout);
-    c->tensor[tensor].ranks_are_files = false; /* its one part belongs to no rank */
+    c->tensor[tensor].ranks_are_files = false; /* its only part belongs to no rank */
     return st;
 }
 

@@ -9,10 +9,10 @@
 /* The description of a tensor in the pickle. */
 typedef struct described {
     rshi_saved_tensor tensor;
-    int64_t offset; /* of the first element in the storage, in elements */
-    int64_t length; /* of the storage, in elements or, if untyped, bytes */
+    int64_t offset; /* offset of the first element in the storage, in elements */
+    int64_t length; /* length of the storage, in elements or, if it is untyped, in bytes */
     bool untyped;
-    const rshi_pickle_value *key; /* of the storage */
+    const rshi_pickle_value *key; /* key of the storage */
 } described;
 
 /* Returns item i of an object if it has this kind; otherwise NULL. */
@@ -110,7 +110,7 @@ static rsh_status read_description(const rshi_pickle *p, const rshi_pickle_value
     return check_lazy_bits(p, item_of_kind(v, t.v3 ? 7 : 6, RSHI_PICKLE_DICT));
 }
 
-/* The number of elements from the first to the last element in memory; false: it overflows. */
+/* Computes the number of elements from the first to the last element in memory; returns false if it overflows. */
 static bool span_elements(const rshi_saved_tensor *t, int64_t *last) {
     *last = 0;
     for (int d = 0; d < t->ndim; d++) {

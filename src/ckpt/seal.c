@@ -1,4 +1,4 @@
-/* Seal: completes a checkpoint: checks that boxes tile their tensors and that every part is inside its file. */
+/* Seal: completes a checkpoint.  It checks that boxes tile their tensors and that every part is inside its file. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ rsh_status rshi_ckpt_add_box(rsh_ckpt *c, int64_t tensor, const int64_t *lo, con
 typedef struct ranging {
     rsh_ckpt *c;
     int64_t tensor, rows[RSH_MAX_NDIM]; /* rows: elements per index of each dim */
-    int64_t from[RSH_MAX_NDIM], extent[RSH_MAX_NDIM]; /* start and size of the flattened box */
+    int64_t from[RSH_MAX_NDIM], extent[RSH_MAX_NDIM]; /* first index and size of the flattened box */
     int32_t file;
     uint64_t at; /* byte offset of the next element */
     int64_t lo[RSH_MAX_NDIM], size[RSH_MAX_NDIM];

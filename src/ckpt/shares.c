@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define CHUNK ((int64_t)1 << 20) /* bytes: smaller parts are read by one rank */
+#define CHUNK ((int64_t)1 << 20) /* bytes; one rank reads a smaller part */
 
 typedef struct sharing {
     const rsh_ckpt *c;
@@ -17,20 +17,20 @@ typedef struct sharing {
     const rsh_layout *to;
     const rsh_comm *comm;
     int64_t *load, *memory;
-    bool *needed; /* owned; by node: does it need the current chunk? */
-    int *best;    /* owned; by node: the rank with least to read */
+    bool *needed; /* owned, by node: whether it needs the current chunk */
+    int *best;    /* owned, by node: the rank that has least to read */
     rshi_shares *s;
 } sharing;
 
 /* A part or piece with constant strides in the file, which is cut into chunks. */
 typedef struct unit {
     const rshi_ckpt_part *part;
-    int64_t base;               /* its offset in the part; elements */
+    int64_t base;               /* offset of the unit in the part, in elements */
     int64_t n[RSH_MAX_NDIM];    /* extents */
-    int64_t fs[RSH_MAX_NDIM];   /* strides in the file; elements */
-    const rshi_piece *piece;    /* the npieces pieces of it */
+    int64_t fs[RSH_MAX_NDIM];   /* strides in the file, in elements */
+    const rshi_piece *piece;    /* the pieces of the unit */
     int64_t npieces;
-    bool alone; /* its only piece begins at local index 0 of the unit; otherwise pieces keep their places */
+    bool alone; /* the only piece begins at local index 0 of the unit; otherwise pieces keep their places */
 } unit;
 
 /* ---- chunks ---- */
@@ -51,11 +51,11 @@ typedef struct cutting {
     const rshi_piece *p;
     int cut;
     int64_t lo, hi;
-    int64_t ms[RSH_MAX_NDIM]; /* strides in memory; elements */
+    int64_t ms[RSH_MAX_NDIM]; /* strides in memory, in elements */
     rsh_box box;
 } cutting;
 
-/* Adds the boxes of the piece's blocks in dims d and up; `offset` is their position in the chunk. */
+/* Adds the boxes of the piece's blocks in dim d and the dims after it; `offset` is their position in the chunk. */
 static rsh_status add_blocks(cutting *k, int d, int64_t offset) {
     if (d == k->x->t->ndim) return add_box(k->x, &k->box, offset, k->ms);
     const rshi_stripe *s = &k->p->set[d];
@@ -180,7 +180,7 @@ static rsh_status cut_unit(sharing *x, const unit *u) {
 
 /* ---- parts ---- */
 
-/* Shares a part, all of whose pieces are read from this rank's copy. */
+/* Shares a part.  All of its pieces are read from this rank's copy. */
 static rsh_status share_part(sharing *x, const rshi_piece *list, int64_t n, const rshi_ckpt_part *part) {
     rsh_part shape;
     unit u = {.part = part, .piece = list, .npieces = n};

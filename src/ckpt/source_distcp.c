@@ -1,4 +1,4 @@
-/* DCP directory: reads PyTorch's distributed checkpoints: .metadata lists the tensors, .distcp files hold them.
+/* DCP directory: reads PyTorch's distributed checkpoints: .metadata lists the tensors, .distcp files contain them.
  *
  * .metadata is a pickle.  For every name it lists sizes and chunks, and for every chunk a file and a span of it; the
  * span is an archive of torch.save with one tensor.  Names without chunks are Python objects, which are only listed. */
@@ -17,7 +17,7 @@ typedef rshi_pickle_value value;
 
 /* The file position of one chunk of a tensor, or of one object. */
 typedef struct stored {
-    const value *name, *path; /* texts */
+    const value *name, *path; /* texts: name and path */
     int ndim;                 /* -1: the entry has no offset */
     int64_t offset[RSH_MAX_NDIM];
     uint64_t at, bytes;
@@ -27,16 +27,16 @@ typedef struct stored {
 typedef struct distcp {
     rsh_ckpt *c;
     const char *directory;
-    int32_t metadata; /* index of the metadata's file */
+    int32_t metadata; /* index of the file with the metadata */
     bool several;     /* every rank has its own metadata */
     rshi_pickle pickle;
     stored *stored; /* owned */
     int64_t nstored;
     uint64_t nchunks;      /* number of chunks read so far */
     const value *mcore;    /* Megatron's dict of facts about tensors; NULL: none */
-    rshi_name_table facts; /* indices in it, by name */
-    rshi_ckpt_store store; /* of these names */
-    int fd;                /* of the last file read; -1: none */
+    rshi_name_table facts; /* indices in `mcore`, by name */
+    rshi_ckpt_store store; /* memory of these names */
+    int fd;                /* the last file that was read; -1: none */
     int32_t open;
 } distcp;
 
@@ -60,7 +60,7 @@ static int by_name(const void *a, const void *b) {
     return 0;
 }
 
-/* Is it a non-empty text without NUL? */
+/* Returns whether a value is a non-empty text without NUL. */
 static bool is_name(const value *v) { return v && v->kind == RSHI_PICKLE_TEXT && v->n && !memchr(v->text, 0, v->n); }
 
 static bool is_absent(const value *v) { return !v || v->kind == RSHI_PICKLE_NONE; }
@@ -100,7 +100,7 @@ static rsh_status add_files(distcp *r) {
         if (!name) return rshi_nomem();
         int64_t known = rshi_ckpt_find_file(r->c, name);
         s->file = (int32_t)known;
-        if (known >= 0) continue; /* another rank's metadata named it */
+        if (known >= 0) continue; /* the metadata of another rank named the file already */
         RSH_TRY(rshi_ckpt_inside(r->directory, name));
         RSH_TRY(rshi_ckpt_add_file(r->c, r->directory, name, &s->file));
     }
@@ -185,10 +185,10 @@ static bool is_empty(int ndim, const int64_t *size) {
 /* The shape of a tensor in the metadata.  Megatron stores optimizer states flat: the tensor is cut into a grid of equal
  * boxes, the first dims are the indices in the grid, and the last dim counts the elements of a flattened box. */
 typedef struct shaped {
-    int ndim; /* of the stored shape, and of sizes and offsets of chunks */
+    int ndim; /* number of dims of the stored shape, and of sizes and offsets of chunks */
     int64_t shape[RSH_MAX_NDIM];
     bool flat;
-    int whole_ndim; /* of the tensor before flattening */
+    int whole_ndim; /* number of dims before flattening */
     int64_t whole[RSH_MAX_NDIM];
 } shaped;
 
@@ -238,7 +238,7 @@ static rsh_status read_facts(distcp *r, const value *facts) {
     return RSH_OK;
 }
 
-/* The shape of a tensor before flattening; NULL: it is not flattened. */
+/* Returns the shape of a tensor before flattening; NULL: it is not flattened. */
 static const value *find_fact(const distcp *r, const char *name) {
     int64_t at = rshi_name_table_find(&r->facts, name);
     const value *facts = at < 0 ? NULL : r->mcore->item[at];
@@ -270,7 +270,7 @@ static rsh_status read_shape(distcp *r, const value *name, const value *v, shape
 
 /* ---- names ---- */
 
-/* Finds the tensor, if the metadata of another rank has already added it, or adds it. */
+/* Finds the tensor if the metadata of another rank has already added it; otherwise adds it. */
 static rsh_status whole_tensor(distcp *r, const value *name, rsh_dtype dtype, const shaped *x, int64_t *tensor) {
     *tensor = r->several ? rshi_ckpt_find(r->c, name->text, name->n) : -1;
     if (*tensor < 0)
@@ -294,7 +294,7 @@ static rsh_status read_tensor(distcp *r, const value *name, const value *v) {
     RSH_TRY(whole_tensor(r, name, dtype, &x, &tensor));
     if (!chunks || chunks->kind != RSHI_PICKLE_LIST)
         return rshi_pickle_fail(&r->pickle, v, "the chunks of a tensor are missing");
-    r->nchunks += chunks->n; /* a list shared by many tensors would be read for each of them */
+    r->nchunks += chunks->n; /* counted, because a list shared by many tensors would be read for each of them */
     if (r->nchunks > r->pickle.length)
         return rshi_pickle_fail(&r->pickle, v, "damaged metadata: it has more chunks than bytes");
     for (uint32_t i = 0; i < chunks->n; i++) {
@@ -395,7 +395,7 @@ static bool detect_distcp(const rshi_ckpt_place *place) {
     return found;
 }
 
-/* Megatron keeps objects that are equal on all ranks in common.pt: they are listed, and the file is copied. */
+/* Lists common.pt, in which Megatron keeps objects that are equal on all ranks; the file is copied. */
 static rsh_status list_common(const rshi_ckpt_place *place, rsh_ckpt *c) {
     rshi_torch_gathering g = {.c = c};
     int32_t file;

@@ -1,4 +1,4 @@
-/* File: reads one safetensors file, and adds such a file to a checkpoint of several. */
+/* File: reads one safetensors file, and adds such a file to a checkpoint of several files. */
 #include "ckpt/ckpt.h"
 
 #include <string.h>
@@ -25,7 +25,8 @@ rsh_status rshi_header_meta_of(const rshi_header *h, const char *prefix, const c
     return RSH_OK;
 }
 
-/* Is it a digest?  "d2:..." is checked; "d" and another number belongs to an unknown version and is not checked. */
+/* Returns whether a text is a digest that can be checked: "d2:...".  A "d" with another number belongs to an unknown
+ * version and is not checked. */
 static bool is_digest(const char *text) {
     rsh_digest d;
     const char *p = text + 1;

@@ -11,23 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_TEXT 65536 /* limit of the bytes of a name or key; longer ones mean that the file is damaged */
+#define MOST_TEXT 65536 /* most bytes of a name or key; if one is longer, the file is damaged */
 
 /* A tensor of the file. */
 typedef struct listed {
     const char *name; /* in the checkpoint's store */
     const rshi_packing *type;
     int ndim;
-    int64_t size[4]; /* the last size of a quantised tensor is in bytes */
-    uint64_t offset; /* from the begin of the data */
-    uint64_t entry;  /* byte offset of its entry in the header */
+    int64_t size[4]; /* sizes; the last size of a quantised tensor is in bytes */
+    uint64_t offset; /* offset from the beginning of the data */
+    uint64_t entry;  /* byte offset of the tensor's entry in the header */
 } listed;
 
 typedef struct scanning {
     rsh_ckpt *c;
     FILE *file;
     const char *path;
-    char *text;     /* the last name or key; MOST_TEXT bytes */
+    char *text;     /* the last name or key that was read, up to MOST_TEXT bytes */
     int32_t number; /* index of the file */
     uint64_t align; /* alignment of the data in bytes */
     listed *list;   /* owned */
@@ -183,7 +183,7 @@ static rsh_status read_tensor(scanning *s) {
     return known ? list_tensor(s, known, ndim, size, offset) : list_unknown(s, type, ndim, size, offset);
 }
 
-/* Adds the tensors; the data follows the header, aligned. */
+/* Adds the tensors.  The data follows the header, aligned. */
 static rsh_status add_tensors(scanning *s) {
     uint64_t data = ((uint64_t)ftell(s->file) + s->align - 1) / s->align * s->align;
     for (int64_t i = 0; i < s->n; i++) {
@@ -275,7 +275,7 @@ static rsh_status read_model(const char *directory, const char *name, rsh_ckpt *
     return RSH_OK;
 }
 
-/* Returns a file of the only model of a directory; NULL, and an error is recorded: there are several models. */
+/* Returns a file of the only model of a directory.  If there are several models, records an error and returns NULL. */
 static const char *find_model(const rshi_ckpt_place *place) {
     const char *first = NULL;
     size_t stem = 0;

@@ -13,16 +13,16 @@ typedef struct mapped {
     int32_t file;       /* index in `files` */
 } mapped;
 
-/* The contents of the index. */
+/* Contents of the index. */
 typedef struct indexing {
     rshi_json json;
     rsh_ckpt *c;
     mapped *map;
     int64_t nmap, map_room;
-    const char **files; /* names, in the order in which they appear */
-    int32_t *number;    /* the index of each of them in the checkpoint */
+    const char **files; /* names of the files, in the order in which they appear */
+    int32_t *number;    /* index of each of these files in the checkpoint */
     int64_t nfiles, files_room;
-    rshi_name_table names; /* of files */
+    rshi_name_table names; /* hash table of the file names */
 } indexing;
 
 static rsh_status find_file(indexing *x, const char *name, int32_t *out) {
@@ -87,7 +87,7 @@ static rsh_status open_index(indexing *x, const char *directory, const char *nam
     return st;
 }
 
-/* Checks that every tensor of the map is in its file, and every tensor of the files is in the map, once. */
+/* Checks that every tensor of the index is in its file, and that every tensor of the files is in the index once. */
 static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     const rsh_ckpt *c = x->c;
     for (int64_t i = 0; i < x->nmap; i++) {
@@ -106,10 +106,10 @@ static rsh_status check_map(const indexing *x, const char *index, bool *seen) {
     return RSH_OK;
 }
 
-/* Names the index if a file that it lists does not exist. */
+/* If a file that the index lists does not exist, the error names the index. */
 static rsh_status check_shard(const indexing *x, const char *directory, const char *name) {
     char *path = NULL;
-    if (strchr(name, '/')) return RSH_OK; /* rshi_ckpt_inside rejects it */
+    if (strchr(name, '/')) return RSH_OK; /* rshi_ckpt_inside rejects such a name */
     RSH_TRY(rshi_ckpt_join(directory, name, &path));
     bool missing = access(path, F_OK) && errno == ENOENT;
     rshi_free(path);

@@ -17,23 +17,23 @@ enum { WHOLE, BOX, RANGE };
 
 typedef struct listed {
     int32_t file;
-    int what, ndim; /* ndim: of a box, its number of dims */
-    int64_t offset; /* bytes; -1: missing */
-    int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM]; /* a range is in dim 0 */
+    int what, ndim; /* ndim: number of dims of a box */
+    int64_t offset; /* byte offset; -1: missing */
+    int64_t lo[RSH_MAX_NDIM], hi[RSH_MAX_NDIM]; /* bounds of a box; a range is in dim 0 */
 } listed;
 
 typedef struct indexing {
     rshi_json json;
     rsh_ckpt *c;
     const char *directory;
-    int32_t index; /* index of its own file in the checkpoint */
+    int32_t index; /* index of the index.json file in the checkpoint */
     /* the current tensor */
     char *name; /* owned */
     uint64_t at;
     rsh_dtype dtype;
     int ndim; /* -1: not read yet */
     int64_t shape[RSH_MAX_NDIM];
-    listed *part; /* owned; reused for the next tensor */
+    listed *part; /* owned: the parts; reused for the next tensor */
     int64_t nparts, room;
 } indexing;
 

@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORD = 200 }; /* longest name of a directory in bytes */
+enum { WORD = 200 }; /* most bytes of the name of a directory */
 
 static const char megatron[] = "latest_checkpointed_iteration.txt", deepspeed[] = "latest";
 
 static bool is_megatron(const rshi_ckpt_place *place) { return rshi_ckpt_place_has(place, megatron, megatron); }
 
-/* Is there a small regular file `latest`?  A directory or link of that name belongs to other tools. */
+/* Is there a small regular file `latest`?  A directory or a link of that name belongs to another tool. */
 static bool is_deepspeed(const rshi_ckpt_place *place) {
     struct stat s;
     char *path = NULL;
@@ -57,7 +57,7 @@ static rsh_status read_below(const rshi_ckpt_place *place, const char *name, rsh
     return st;
 }
 
-/* The subdirectory is "iter_0000100" for "100", or "release". */
+/* Opens the subdirectory, which is "iter_0000100" for "100", or "release". */
 static rsh_status read_megatron(const rshi_ckpt_place *place, rsh_ckpt *c) {
     char word[32], name[32];
     RSH_TRY(read_word(place, megatron, word, sizeof word));

@@ -14,8 +14,8 @@ typedef struct held {
     const char *name; /* in the checkpoint's store */
     int64_t rank;
     int32_t file;
-    uint32_t entry; /* byte offset of its entry in the file */
-    uint64_t at;    /* byte offset of its elements */
+    uint32_t entry; /* byte offset of the tensor's entry in the file */
+    uint64_t at;    /* byte offset of the tensor's elements */
     rsh_dtype dtype;
     int ndim;
     int64_t size[RSH_MAX_NDIM]; /* stored shape */
@@ -121,14 +121,14 @@ static int64_t positions_of(const rsh_layout_desc *f) {
     return n;
 }
 
-/* The number of mesh positions that hold the same part of a dim with this cut. */
+/* Returns the number of mesh positions that hold the same part of a dim with this cut. */
 static int64_t copies_of_cut(const solving *s, const rsh_cut *cut) {
     int64_t n = s->positions;
     for (int a = 0; a < cut->naxes; a++) n /= s->form->axis[cut->axes[a]].size;
     return n;
 }
 
-/* The stored size of tensor dim d; files list dims in storage order. */
+/* Returns the stored size of tensor dim d; files list dims in storage order. */
 static int64_t local_size(const solving *s, const held *h, int d) {
     if (s->form->has_order)
         for (int k = 0; k < s->form->ndim; k++)
@@ -198,7 +198,7 @@ static rsh_status solve_dim(const solving *s, int d, int64_t *size) {
     return solve_hole(s, d, sum, 0, copies_of_cut(s, &dim->cut), size);
 }
 
-/* A flat part only shows its number of elements, so only one size may be `_`. */
+/* Finds the sizes of a flat layout.  A flat part only shows its number of elements, so only one size may be `_`. */
 static rsh_status solve_flat(const solving *s, int64_t *shape) {
     int64_t sum, times = s->positions, known = 1;
     int hole = -1;

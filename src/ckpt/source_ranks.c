@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The current file. */
+/* State of reading the current file. */
 typedef struct taking {
     rsh_ckpt *c;
     const rshi_ckpt_place *place;
@@ -23,11 +23,11 @@ typedef struct taking {
         if (!(condition)) return REFUSE(t, e, __VA_ARGS__);                                                            \
     } while (0)
 
-/* Finds the first file that is missing among rank-00000-of-SIZE.safetensors and so on; false: none is missing, or the
- * files have other names. */
+/* Finds the first file that is missing among rank-00000-of-SIZE.safetensors and so on.  Returns false if none is
+ * missing, or if the files have other names. */
 static bool missing_file(const rshi_ckpt_place *place, int64_t *rank, int64_t *size) {
     int64_t known = 0, next = 0, r, n;
-    for (int64_t i = 0; i < place->nnames; i++) { /* names are sorted, so ranks ascend */
+    for (int64_t i = 0; i < place->nnames; i++) { /* names are sorted, so ranks are ascending */
         if (!rshi_files_match("rank-{rank}-of-{part}.safetensors", place->name[i], &r, &n)) continue;
         if (known && n != known) return false;
         known = n;
@@ -92,7 +92,7 @@ static rsh_status check_shape(const taking *t, const rshi_header_tensor *e, cons
     return RSH_OK;
 }
 
-/* Checks that this file states the same layout as the first one.  Files of other tools may use another spelling. */
+/* Checks that this file states the same layout as the first file.  Files of other tools may spell it differently. */
 static rsh_status check_layout(const taking *t, const rshi_header_tensor *e, const char *text, const rsh_layout *l) {
     rsh_layout *own = NULL;
     if (!strcmp(text, rsh_layout_text(l))) return RSH_OK;
@@ -162,7 +162,8 @@ static rsh_status read_rank_file(rsh_ckpt *c, const rshi_ckpt_place *place, cons
     return st;
 }
 
-/* Copies may be left out; of each piece the first holder's copy is there. */
+/* Checks that everything a rank holds is in a file.  Copies may be missing, but the first holder's copy of each piece
+ * must exist. */
 static rsh_status check_rank(const rsh_ckpt *c, const rshi_ckpt_tensor *t, int64_t rank) {
     rshi_piece *list = NULL;
     int64_t n = 0;

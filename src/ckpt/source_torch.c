@@ -26,9 +26,9 @@ static bool has_ending(const char *name) {
 /* ---- names of rank files: KEY_RANK.pt, KEY_world_size_SIZE_rank_RANK.pt ---- */
 
 typedef struct named {
-    const char *name;   /* of the file; borrowed */
-    size_t key;         /* length of the key, with which the name begins */
-    int64_t rank, size; /* size -1: not in the name */
+    const char *name;   /* borrowed: name of the file */
+    size_t key;         /* length of the key at the beginning of the name */
+    int64_t rank, size; /* size: -1 if it is not in the name */
 } named;
 
 /* Parses the number between `word` and *end, and moves *end to the start of the word. */
@@ -107,7 +107,7 @@ static rsh_status gather_key(rshi_torch_gathering *g, const rshi_ckpt_place *pla
     return st;
 }
 
-/* Tensor names get the key as a prefix if there are several keys. */
+/* Reads the files of all ranks.  If there are several keys, tensor names get the key as a prefix. */
 static rsh_status gather_ranks(rsh_ckpt *c, const rshi_ckpt_place *place, const named *list, int64_t n) {
     rshi_torch_gathering g = {.c = c};
     bool prefixed = n && !same_key(&list[0], &list[n - 1]);
@@ -121,7 +121,8 @@ static rsh_status gather_ranks(rsh_ckpt *c, const rshi_ckpt_place *place, const 
     return st;
 }
 
-/* Next to pytorch_model.bin, files such as rng_state_0.pth are not the model. */
+/* Returns whether a directory has rank files.  Next to pytorch_model.bin, files such as rng_state_0.pth are not the
+ * model. */
 static bool detect_torch_ranks(const rshi_ckpt_place *place) {
     named x;
     if (rshi_ckpt_place_has(place, "pytorch_model.bin", "pytorch_model.bin")) return false;
@@ -144,7 +145,7 @@ const rshi_ckpt_kind rshi_kind_torch_ranks = {"rank files of torch.save", detect
 
 /* ---- a directory of one model ---- */
 
-/* Finds pytorch_model.bin, or the only file of torch.save; NULL: none, or several. */
+/* Returns pytorch_model.bin, or the only file of torch.save; NULL: there is none, or there are several. */
 static const char *find_model(const rshi_ckpt_place *place) {
     const char *found = NULL;
     int n = 0;

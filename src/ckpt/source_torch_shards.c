@@ -1,7 +1,7 @@
 /* Torch shards: reads PyTorch's sharded safetensors, shard-SHARD-model-FILE-of-FILES.safetensors.
  *
- * Each file has parts of tensors, and the offset of each part in its tensor under DCP_SHARDING_INFO in its metadata.
- * The sizes of whole tensors are not stored: a tensor ends where its last part ends. */
+ * Each file has parts of tensors.  The offset of each part in its tensor is in the file's metadata, under
+ * DCP_SHARDING_INFO.  The sizes of whole tensors are not stored: a tensor ends where its last part ends. */
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>
@@ -11,8 +11,8 @@
 typedef struct piece {
     const char *name; /* in the checkpoint's store */
     int32_t file;
-    uint32_t entry; /* byte offset of its entry in the file */
-    uint64_t at;    /* byte offset of its elements */
+    uint32_t entry; /* byte offset of the piece's entry in the file */
+    uint64_t at;    /* byte offset of the piece's elements */
     rsh_dtype dtype;
     int ndim;
     bool has_offset;
@@ -54,8 +54,8 @@ static bool detect_torch_shards(const rshi_ckpt_place *place) {
     return false;
 }
 
-/* Returns the first number from 1 to n that no name has; 0: none is missing; -1: out of memory.  It is at most the
- * number of names plus one. */
+/* Returns the first number from 1 to n that no name has; 0: none is missing; -1: out of memory.  The result is at most
+ * the number of names plus one. */
 static int64_t find_missing(const rshi_ckpt_place *place, int64_t n, bool by_shard) {
     int64_t shard, file, files, missing = 0;
     bool *seen = rshi_calloc((size_t)place->nnames + 2, sizeof *seen);

@@ -16,7 +16,7 @@
 
 typedef rshi_pickle_value value;
 
-enum { FLATS_MOST = 1 << 16 }; /* flat tensors of a rank */
+enum { FLATS_MOST = 1 << 16 }; /* most flat tensors of a rank */
 
 /* A parameter. */
 typedef struct parameter {
@@ -24,21 +24,22 @@ typedef struct parameter {
     uint32_t group;
     int ndim;
     int64_t shape[RSH_MAX_NDIM], count;
-    int64_t at; /* offset of its first element: in its group (stages 1, 2), or in the flats of a rank (stage 3) */
+    /* offset of the first element: in its group (stages 1, 2), or in the flat tensors of a rank (stage 3) */
+    int64_t at;
 } parameter;
 
 typedef struct reading {
     rsh_ckpt *c;
     const rshi_ckpt_place *place;
-    int64_t mp;         /* the tensor-parallel part */
-    const char *prefix; /* of all names: "", or "mp_rank_01." if there are several parts */
+    int64_t mp;         /* number of the tensor-parallel part */
+    const char *prefix; /* prefix of all names: "", or "mp_rank_01." if there are several parts */
     int64_t stage, nranks;
     parameter *parameter; /* owned */
     int64_t n, room;
-    rshi_name_table names;   /* of parameters */
-    int64_t *begin, *length; /* owned; of this rank's piece of each group (stages 1 and 2) */
+    rshi_name_table names;   /* hash table of the parameters' names */
+    int64_t *begin, *length; /* owned: first element and length of this rank's piece of each group (stages 1 and 2) */
     uint32_t ngroups;
-    bool frozen; /* stage 3: are there frozen parameters? */
+    bool frozen; /* stage 3: there are frozen parameters */
     /* the current file */
     const rshi_torch_file *s;
     int32_t file;
@@ -98,8 +99,8 @@ static rsh_status compute_offsets(reading *r) {
 
 /* The flat tensors of one rank: the weights, or one kind of moments. */
 typedef struct flats {
-    const char *prefix;      /* of names: "" or "exp_avg." */
-    rshi_saved_tensor *list; /* owned; of each group */
+    const char *prefix;      /* prefix of names: "" or "exp_avg." */
+    rshi_saved_tensor *list; /* owned: the flat tensor of each group */
     uint32_t n;
 } flats;
 
@@ -137,7 +138,8 @@ static rsh_status add_elements(reading *r, const char *prefix, const parameter *
     return rshi_ckpt_add_range(r->c, tensor, first, count, r->file, flat->at + (uint64_t)from * size);
 }
 
-/* Stages 1 and 2: the group is the concatenation of the pieces of all ranks; the last one may lack its padding. */
+/* Stages 1 and 2: adds a parameter.  The group is the concatenation of the pieces of all ranks; the last piece may lack
+ * its padding. */
 static rsh_status add_from_group(reading *r, const flats *f, const parameter *p) {
     if (p->group >= f->n)
         return refuse_value(r, r->s->pickle.root, "the optimizer states have fewer flat groups than param_shapes");
@@ -147,7 +149,7 @@ static rsh_status add_from_group(reading *r, const flats *f, const parameter *p)
     return add_elements(r, f->prefix, p, flat, from - begin, from - p->at, to - from);
 }
 
-/* Stage 3: this rank has piece number `rank` of each parameter; the groups are concatenated. */
+/* Stage 3: adds a parameter.  This rank has piece number `rank` of each parameter; the groups are concatenated. */
 static rsh_status add_piece(reading *r, const flats *f, const parameter *p) {
     int64_t piece = rshi_ceil_div(p->count, r->nranks), first = rshi_min(p->count, r->rank * piece), base = 0;
     int64_t left = rshi_min(p->count - first, piece), at = p->at;
@@ -232,7 +234,7 @@ static rsh_status read_moment(reading *r, const value *state, uint32_t ngroups, 
     return st;
 }
 
-/* Moments are the flat tensors of the first group's state, whatever their keys. */
+/* Reads all kinds of moments: every flat tensor in the first group's state is one, whatever its key. */
 static rsh_status read_moments(reading *r, const value *state, uint32_t ngroups) {
     const value *first = ngroups ? group_state(state, 0) : NULL;
     for (uint32_t i = 0; first && first->kind == RSHI_PICKLE_DICT && i + 1 < first->n && i < 128; i += 2) {
@@ -241,7 +243,7 @@ static rsh_status read_moments(reading *r, const value *state, uint32_t ngroups)
         char name[64];
         if (key->kind != RSHI_PICKLE_TEXT || key->n >= sizeof name || !rshi_saved_is_tensor(v)) continue;
         RSH_TRY(rshi_saved_tensor_of(r->s, v, &t));
-        if (t.ndim != 1) continue; /* such as the step */
+        if (t.ndim != 1) continue; /* a tensor such as the step */
         memcpy(name, key->text, key->n);
         name[key->n] = 0;
         RSH_TRY(read_moment(r, state, ngroups, name));

@@ -1,4 +1,4 @@
-/* Stated: checks the digests that a checkpoint's files state. */
+/* Stated: checks the digests that the files of a checkpoint state. */
 #include "ckpt/impl.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define BLOCK 65536 /* bytes; a longer text gets its own block */
+#define BLOCK 65536 /* bytes of a block; a longer text gets a block of its own */
 
 static rsh_status add_block(rshi_ckpt_store *s, size_t n) {
     RSH_TRY(RSHI_GROW(s->block, s->nblocks + 1, &s->room));

@@ -1,4 +1,4 @@
-/* Target: plans the files of a result and the offset of every part in them. */
+/* Target: plans the files of a result, and the offset of every part in them. */
 #include "ckpt/gguf.h"
 #include "ckpt/impl.h"
 #include "ckpt/rules.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define MOST_PARTS  INT64_C(8388608) /* of a target; each takes about 50 bytes of memory */
-#define WHOLE_SHARD UINT64_C(5000000000) /* bytes of a file; the default of Hugging Face's tools */
+#define MOST_PARTS  INT64_C(8388608) /* most parts of a target; each takes about 50 bytes of memory */
+#define WHOLE_SHARD UINT64_C(5000000000) /* most bytes of a file; this is the default of Hugging Face's tools */
 
 void rshi_target_free(rshi_target *t) {
     for (int64_t i = 0; t->tensor && i < t->ntensors; i++) rsh_layout_free(t->tensor[i].layout);
@@ -77,11 +77,11 @@ static rsh_status list_parts(rshi_target *t, bool dedup) {
 
 typedef struct filing {
     rshi_target *t;
-    uint64_t most;        /* limit of data bytes per file */
-    int64_t most_tensors; /* limit of tensors per file */
-    int64_t *first; /* for each rank the index of its first entry in `order`; nranks + 1 of them */
+    uint64_t most;        /* most bytes of data in a file */
+    int64_t most_tensors; /* most tensors in a file */
+    int64_t *first; /* [nranks + 1]: index in `order` of each rank's first entry */
     int64_t *order; /* entries sorted by rank, then by tensor */
-    bool parts;     /* a rank may have several files */
+    bool parts;     /* true: a rank may have several files */
 } filing;
 
 static int64_t entry_rank(const rshi_target *t, const rshi_target_entry *e) {
@@ -172,7 +172,7 @@ static rsh_status place_aligned(rshi_target *t, const rshi_target_file *f) {
     return RSH_OK;
 }
 
-/* Sorts entries by element size, keeping their order otherwise, and sets their offsets. */
+/* Sorts entries by element size, without changing their order otherwise, and sets their offsets. */
 static rsh_status place_entries(rshi_target *t, const rshi_target_file *f) {
     static const int bits[] = {128, 64, 32, 16, 8, 6, 4};
     rshi_target_entry *list = t->entry + f->entry, *sorted = rshi_alloc((size_t)f->nentries, sizeof *sorted);
@@ -299,7 +299,7 @@ static rsh_status make_files(rshi_target *t, const rsh_convert_opts *o, const ch
     return st;
 }
 
-/* Do the rules name ranks?  Rules without a mesh only select, rename and build whole tensors. */
+/* Returns whether the rules name ranks.  Rules without a mesh only select, rename and build whole tensors. */
 static bool names_ranks(const rsh_ckpt_rules *r) {
     if (r->mesh || r->files) return true;
     for (int64_t i = 0; i < r->nrules; i++) {

@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum { U16 = 2, U32 = 4, I32 = 5 }; /* types of values */
-enum { BUFFER = 16384 };             /* bytes that are collected before the sink is called */
+enum { BUFFER = 16384 };             /* bytes that are collected before each call of the sink */
 
 typedef struct emitting {
     const rsh_sink *sink;
-    uint64_t total; /* bytes so far */
+    uint64_t total; /* bytes written so far */
     char buffer[BUFFER];
     size_t used;
     rsh_status st;
@@ -66,7 +66,8 @@ static void emit_pair(emitting *e, const rshi_gguf_pair *p) {
     }
 }
 
-/* Each file states its alignment if it is not the default, because readers look only at the file itself. */
+/* Writes the metadata of a file.  Each file states its alignment if it is not the default, because readers look only at
+ * the file itself. */
 static void emit_metadata(emitting *e, int64_t file) {
     const struct rshi_gguf *g = e->t->gguf;
     bool split = e->t->nfiles > 1, aligned = file && g->align != RSHI_GGUF_ALIGN;

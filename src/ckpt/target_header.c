@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BUFFER 32768 /* bytes collected before the sink is called */
+#define BUFFER 32768 /* bytes that are collected before each call of the sink */
 
 typedef struct emitting {
     const rsh_sink *sink;
-    uint64_t total; /* bytes so far */
+    uint64_t total; /* bytes written so far */
     char buffer[BUFFER];
     size_t used;
     rsh_status st;
@@ -158,7 +158,8 @@ static void emit_json(emitting *e) {
     while (e->total % 8) emit_text(e, " ");
 }
 
-/* In the first call the length of the JSON is unknown and written as 0; that call only measures the header. */
+/* Writes the header.  In the first call the length of the JSON is not known and is written as 0; that call only
+ * measures the header. */
 rsh_status rshi_target_header(const rshi_target *t, int64_t file, const rsh_digest *sums, const rsh_sink *sink) {
     if (t->gguf) return rshi_target_gguf_header(t, file, sink);
     emitting *e = RSHI_NEW(emitting);

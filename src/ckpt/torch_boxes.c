@@ -6,9 +6,9 @@
 
 typedef rshi_pickle_value value;
 
-enum { MESH_DIMS = RSH_MAX_NDIM, MESH_MOST = 1 << 20 /* ranks */ };
+enum { MESH_DIMS = RSH_MAX_NDIM, MESH_MOST = 1 << 20 /* most dims of a mesh, and most ranks */ };
 
-/* Returns (function, type, arguments, state) of a tensor subclass, also inside parameters; NULL: it is none. */
+/* Returns (function, type, arguments, state) of a tensor subclass, also inside parameters; NULL: it is no subclass. */
 static const value *find_wrapped(const value *v) {
     for (int i = 0; i < 4 && rshi_pickle_is(v, RSHI_CLASS_PARAMETER) && v->n; i++) v = v->item[0];
     bool is = rshi_pickle_is(v, RSHI_CLASS_FROM_TYPE) && v->n == 4 &&
@@ -33,7 +33,7 @@ static rsh_status refuse(const rshi_torch_file *s, const value *v, const char *s
 typedef struct position {
     int ndim;
     int64_t size[MESH_DIMS], at[MESH_DIMS];
-    bool inside; /* the rank is in the mesh */
+    bool inside; /* whether the rank is in the mesh */
 } position;
 
 /* Reads element i of a tensor of integers from the file. */
@@ -47,8 +47,8 @@ static rsh_status read_rank(const rshi_torch_file *s, const rshi_saved_tensor *t
     return RSH_OK;
 }
 
-/* Finds the index of the rank in a contiguous tensor of ranks; -1: it is not there.  rank -1 means a single file, whose
- * mesh must have one rank. */
+/* Finds the index of the rank in a contiguous tensor of ranks; -1: the rank is not there.  If rank is -1, this is a
+ * single file, whose mesh must have one rank. */
 static rsh_status find_rank(const rshi_torch_file *s, const value *mesh, int64_t rank, rshi_saved_tensor *t,
                             int64_t *at) {
     int64_t count = 1, got = 0, dense = 1;
@@ -77,7 +77,7 @@ static rsh_status mesh_sizes(const rshi_torch_file *s, const value *v, int *n, i
     return RSH_OK;
 }
 
-/* For later versions of PyTorch, which store a list of all ranks, and sizes and strides in it. */
+/* Finds the rank in a mesh of later versions of PyTorch, which store a list of all ranks with sizes and strides. */
 static rsh_status find_in_layout(const rshi_torch_file *s, const value *mesh, int64_t rank, position *out) {
     const value *layout = rshi_pickle_field(mesh, "_layout"), *map = rshi_pickle_field(mesh, "_rank_map");
     int64_t at, strides[RSH_MAX_NDIM];
@@ -115,7 +115,7 @@ static rsh_status find_position(const rshi_torch_file *s, const value *mesh, int
 /* ---- placements ---- */
 
 typedef struct placement {
-    int64_t dim;    /* of the tensor; -1: replicated */
+    int64_t dim;    /* dim of the tensor; -1: replicated */
     int64_t factor; /* split_factor of a _StridedShard; 0: a plain Shard */
 } placement;
 
@@ -136,7 +136,7 @@ static rsh_status read_placement(const rshi_torch_file *s, const value *v, int n
     return RSH_OK;
 }
 
-/* Cuts like torch.chunk: into pieces of equal size, of which the last ones may be smaller or empty. */
+/* Computes a piece as torch.chunk does: pieces have equal sizes, except that the last ones may be smaller or empty. */
 static void cut_chunk(int64_t pieces, int64_t at, int64_t *lo, int64_t *size) {
     int64_t step = rshi_ceil_div(*size, pieces), from = rshi_min(*size, at * step);
     *size = rshi_min(*size - from, step);

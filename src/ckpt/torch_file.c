@@ -42,7 +42,7 @@ static rsh_status entry_name(const char *prefix, const char *name, size_t length
     return RSH_OK;
 }
 
-/* PyTorch 2.1 and later state the byte order. */
+/* Checks the byte order, which PyTorch 2.1 and later state. */
 static rsh_status check_byte_order(const rshi_archive *a) {
     rshi_file_span entry;
     char word[8] = {0};
@@ -77,7 +77,7 @@ static rsh_status open_archive(rshi_torch_file *s) {
 
 typedef struct streaming {
     rshi_torch_file *s;
-    uint64_t at; /* offset in the span of the next byte */
+    uint64_t at; /* offset of the next byte in the span */
 } streaming;
 
 /* Reads the next pickle into its own buffer. */
@@ -104,7 +104,7 @@ static rsh_status skip_pickle(streaming *x) {
 /* Element sizes of storages, which only the persistent ids state. */
 typedef struct sizing {
     rshi_torch_file *s;
-    rshi_name_table sizes; /* bytes of an element, by key */
+    rshi_name_table sizes; /* bytes of an element, by the key of the storage */
 } sizing;
 
 static rsh_status note_storage(sizing *z, const value *id) {

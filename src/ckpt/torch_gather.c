@@ -12,7 +12,7 @@ typedef struct rshi_torch_plain {
     const char *name; /* in the gathering's store */
     int64_t rank;
     int32_t file;
-    uint32_t entry; /* byte offset in its pickle */
+    uint32_t entry; /* byte offset of the tensor in its pickle */
     rshi_saved_tensor tensor;
 } plain;
 
@@ -43,7 +43,7 @@ typedef struct sharded {
     const rshi_pickle_value *v;
 } sharded;
 
-/* Finds the whole tensor, if another rank has already added it, or adds it. */
+/* Finds the whole tensor if another rank has already added it; otherwise adds it. */
 static rsh_status whole_tensor(const sharded *x, const rshi_torch_box *b, int64_t *tensor) {
     rsh_ckpt *c = x->g->c;
     *tensor = rshi_ckpt_find(c, x->name, strlen(x->name));
@@ -62,7 +62,7 @@ static rsh_status add_box(void *ctx, const rshi_torch_box *b) {
     rsh_ckpt *c = x->g->c;
     int64_t tensor;
     RSH_TRY(whole_tensor(x, b, &tensor));
-    if (c->tensor[tensor].nparts) return RSH_OK; /* it is whole and not row-major; one copy is enough */
+    if (c->tensor[tensor].nparts) return RSH_OK; /* the tensor is whole and not row-major, so one copy is enough */
     return rshi_ckpt_add_saved(c, tensor, b->offset, &b->local, x->g->file);
 }
 
@@ -76,7 +76,7 @@ static rsh_status take_tensor(void *ctx, const char *name, const rshi_pickle_val
 }
 
 static rsh_status list_other(rshi_torch_gathering *g, const char *name, const char *what) {
-    if (rshi_name_table_find(&g->others, name) >= 0) return RSH_OK; /* already listed for another rank */
+    if (rshi_name_table_find(&g->others, name) >= 0) return RSH_OK; /* the name is already listed for another rank */
     RSH_TRY(rshi_ckpt_add_other(g->c, name, what));
     return rshi_name_table_add(&g->others, name, 0);
 }

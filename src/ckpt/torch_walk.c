@@ -7,13 +7,13 @@
 
 typedef rshi_pickle_value value;
 
-enum { DEEP = 64 }; /* levels of nested dicts and lists */
+enum { DEEP = 64 }; /* most levels of nested dicts and lists */
 
 typedef struct walking {
     const rshi_torch_file *s;
     const rshi_torch_visitor *to;
     const char *stem;
-    rshi_text name; /* of the current value; empty: the stem */
+    rshi_text name; /* name of the current value; empty: the stem of the file */
     uint64_t visited;
 } walking;
 
@@ -52,7 +52,7 @@ static rsh_status report_other(walking *w, const value *v) {
 
 static bool is_container(const value *v) { return v->kind >= RSHI_PICKLE_TUPLE && v->kind <= RSHI_PICKLE_DICT; }
 
-/* Is it a list of numbers and texts only?  Such a list is reported as one entry. */
+/* Returns whether a value is a list of only numbers and texts.  Such a list is reported as one entry. */
 static bool is_simple(const value *v) {
     for (uint32_t i = 0; i < v->n; i++)
         if (is_container(v->item[i]) || v->item[i]->kind == RSHI_PICKLE_OBJECT) return false;

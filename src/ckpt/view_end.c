@@ -1,7 +1,8 @@
-/* View end: finds the elements of a view in files: applies every operation of the view to the pieces of its sources.
+/* View end: finds the elements of a view in files, by applying every operation of the view to the pieces of its
+ * sources.
  *
  * A piece is a product of stripes of the view's indices.  Its elements are stored in one part of a source, at offsets
- * that are affine in its local indices.  An operation that would break this divides pieces until it holds again. */
+ * that are affine in its local indices.  If an operation would make them non-affine, it divides the piece first. */
 #include "ckpt/view_pieces.h"
 #include "ckpt/view_read.h"
 
@@ -57,7 +58,7 @@ rshi_stored_piece rshi_piece_from(const rshi_stored_piece *p, int d, int64_t fir
     return q;
 }
 
-/* Removes dim d, in which the piece has one index. */
+/* Removes dim d, along which the piece has one index. */
 static void remove_dim(rshi_stored_piece *p, int ndim, int d) {
     size_t n = (size_t)(ndim - 1 - d);
     memmove(p->set + d, p->set + d + 1, n * sizeof *p->set);
@@ -122,7 +123,7 @@ static rsh_status take_blocks(rshi_piece_list *b, const rshi_ckpt_view *v, const
     return RSH_OK;
 }
 
-/* One operand of interleave: in every period of the result its block of `size` indices starts at `at`. */
+/* An operand of interleave.  In every period of the result, its block of `size` indices starts at `at`. */
 typedef struct weaving {
     int dim;
     int64_t size, at, period;
@@ -167,8 +168,8 @@ static void permute_dims(const rshi_ckpt_view *v, rshi_stored_piece *p) {
 
 /* ---- sources ---- */
 
-/* Adds a piece whose index in the source is needed.  It is not affine across the blocks of a stripe, so each block
- * becomes a piece. */
+/* Adds a piece for an operation that needs the index in the source.  That index is not affine across the blocks of a
+ * stripe, so each block becomes a piece. */
 static rsh_status add_checked(rshi_piece_list *b, const rshi_stored_piece *p, int ndim, int d) {
     if (d == ndim) return rshi_pieces_add(b, p);
     const rshi_stripe *s = &p->set[d];
@@ -261,7 +262,7 @@ static rsh_status add_scales(rshi_piece_list *b, const rshi_ckpt_view *v, int64_
     return RSH_OK;
 }
 
-/* Adds one piece per block, since local indices jump between the blocks of a stripe. */
+/* Adds one piece per block, because local indices jump between the blocks of a stripe. */
 static rsh_status add_unstriped(rshi_piece_list *b, const rshi_stored_piece *p, int ndim, int d) {
     if (d == ndim) {
         rshi_stored_piece q = *p;
@@ -286,7 +287,7 @@ typedef rsh_status (*piece_fn)(rshi_piece_list *b, const rshi_ckpt_view *v, cons
 
 static rsh_status add_view(rshi_piece_list *b, const rshi_ckpt_view *v);
 
-/* Adds the pieces of the only part and replaces each of them by what fn makes of it. */
+/* Adds the pieces of the only part, and replaces each of them by the pieces that fn makes from it. */
 static rsh_status each_piece(rshi_piece_list *b, const rshi_ckpt_view *v, piece_fn fn) {
     int64_t start = b->e->npieces, n;
     rshi_stored_piece *list = NULL;
@@ -368,7 +369,7 @@ static rsh_status add_view(rshi_piece_list *b, const rshi_ckpt_view *v) {
     return RSH_OK;
 }
 
-/* Sets the pieces of each group; they are adjacent, since operations keep their order. */
+/* Sets the pieces of each group.  They are adjacent, because operations do not change their order. */
 static void number_pieces(rshi_ckpt_end *e) {
     for (int64_t g = 0; g < e->ngroups; g++) e->group[g].npieces = e->group[g].piece = 0;
     for (int64_t i = e->npieces; i-- > 0;) {

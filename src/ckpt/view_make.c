@@ -16,7 +16,7 @@ static void text_of(const rshi_ckpt_view *v, char text[RSHI_SHAPE_TEXT]) {
     rshi_shape_text(v->dtype, v->ndim, v->shape, text, RSHI_SHAPE_TEXT);
 }
 
-/* A view with the dtype and shape of another, and n parts. */
+/* Creates a view with the dtype and shape of another view, and n parts. */
 static rsh_status new_view(rshi_ckpt_store *s, rshi_view_op op, const rshi_ckpt_view *like, int64_t n,
                            rshi_ckpt_view **out) {
     rshi_ckpt_view *v = rshi_store_take(s, sizeof *v, sizeof(int64_t));
@@ -52,7 +52,7 @@ static bool is_empty(const rshi_ckpt_view *v) {
     return false;
 }
 
-/* The number of elements must fit into 63 bits. */
+/* Checks that the number of elements fits into 63 bits. */
 static rsh_status check_count(const rshi_ckpt_view *v) {
     int64_t n = 1;
     for (int d = 0; d < v->ndim && !is_empty(v); d++)

@@ -1,11 +1,11 @@
-/* View read: reads a box of a view into memory, with the code that copies windows to files. */
+/* View read: reads a box of a view into memory, using the code that copies windows to files. */
 #include "ckpt/view_read.h"
 
 #include <string.h>
 
 #include "ckpt/impl.h"
 
-#define BUDGET ((size_t)64 << 20) /* bytes of buffers */
+#define BUDGET ((size_t)64 << 20) /* bytes of all buffers together */
 
 static rsh_status write_memory(void *ctx, int32_t file, uint64_t at, const void *bytes, size_t n) {
     (void)file;

@@ -15,7 +15,7 @@ typedef struct reshaping {
     rshi_piece_list *b;
     const rshi_ckpt_view *v;    /* the reshaped view */
     const int64_t *old;         /* sizes before the reshape */
-    const rshi_stored_piece *p; /* of the view before the reshape */
+    const rshi_stored_piece *p; /* a piece of the view before the reshape */
     dim_group group[2 * RSH_MAX_NDIM];
     int ngroups;
 } reshaping;
@@ -108,7 +108,7 @@ static rsh_status add_span(boxing *x, int d, int64_t base, int64_t first, int64_
 static rsh_status add_run(reshaping *r, int g, const rshi_stored_piece *q, const flat_run *run) {
     boxing x = {.r = r, .g = g, .q = q, .run = run};
     const dim_group *group = &r->group[g];
-    if (group->new_from == group->new_to) { /* dims of one index are removed */
+    if (group->new_from == group->new_to) { /* remove dims of one index */
         rshi_stored_piece next = *q;
         next.base += run->base;
         next.from += run->from;
@@ -119,7 +119,8 @@ static rsh_status add_run(reshaping *r, int g, const rshi_stored_piece *q, const
 
 /* ---- a piece to runs ---- */
 
-/* Given that dims d + 1 and up have a constant stride in row-major order, do dims d and up as well? */
+/* Returns whether dim d and later dims have a constant stride in row-major order, given that the dims after d have
+ * one. */
 static bool extends_stride(const reshaping *r, const dim_group *g, int d) {
     const rshi_stored_piece *p = r->p;
     const rshi_stripe *s = &p->set[d + 1];
@@ -130,14 +131,14 @@ static bool extends_stride(const reshaping *r, const dim_group *g, int d) {
     return p->stride[d] == p->stride[e] * r->old[e] && p->from_stride[d] == p->from_stride[e] * r->old[e];
 }
 
-/* The first dim of the group from which on the elements have a constant stride. */
+/* Returns the first dim of the group such that, from it on, the elements have a constant stride. */
 static int first_regular(const reshaping *r, const dim_group *g) {
     int d = g->old_to - 1;
     while (d > g->old_from && extends_stride(r, g, d - 1)) d--;
     return d;
 }
 
-/* Sets the stride of the flattened dims d and up. */
+/* Sets the stride of the flattened dims from d on. */
 static void set_run_strides(const reshaping *r, const dim_group *g, int d, flat_run *run) {
     for (int e = g->old_to; e-- > d;) {
         if (rshi_stripe_size(&r->p->set[e]) == 1) continue;
@@ -185,7 +186,7 @@ static rsh_status reshape_group(reshaping *r, int g, const rshi_stored_piece *q)
     flat_run run = {0};
     if (g == r->ngroups) return rshi_pieces_add(r->b, q);
     if (group->old_to - group->old_from == 1 && group->new_to - group->new_from == 1) return keep_dim(r, g, q);
-    if (group->old_from == group->old_to) { /* new dims of one index */
+    if (group->old_from == group->old_to) { /* add dims of one index */
         run.n = run.stride = 1;
         return add_run(r, g, q, &run);
     }
@@ -203,7 +204,7 @@ static rsh_status reshape_one(rshi_piece_list *b, const rshi_ckpt_view *v, const
     return reshape_group(&r, 0, &q);
 }
 
-/* Cuts the piece along dim d and up where its scale changes, and reshapes the parts. */
+/* Cuts the piece along dim d and later dims where its scale changes, and reshapes the parts. */
 static rsh_status cut_scales(rshi_piece_list *b, const rshi_ckpt_view *v, const rshi_stored_piece *p, int d) {
     if (p->scale < 0 || d == v->part[0]->ndim) return reshape_one(b, v, p);
     if (p->scale_of[d] < 0) return cut_scales(b, v, p, d + 1);

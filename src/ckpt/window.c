@@ -53,7 +53,7 @@ void rshi_grid_box(const rshi_grid *g, int64_t window, rsh_box *out) {
 
 /* ---- the intersection of a window and a piece ---- */
 
-/* The local indices inside the window, the number of elements, and their first and last offset. */
+/* The part of one dim that is inside the window: local indices, number of elements, and first and last offset. */
 typedef struct extent {
     int64_t first[RSH_MAX_NDIM], n[RSH_MAX_NDIM], count, lo, hi;
 } extent;
@@ -124,7 +124,7 @@ static void storage_order(int ndim, const rshi_stored_piece *p, int *order) {
     }
 }
 
-/* Strides, in elements, of a contiguous copy of [0, n) in the part's own order. */
+/* Computes the strides, in elements, of a contiguous copy of [0, n) in the part's own order. */
 static void compact_strides(int ndim, const rshi_stored_piece *p, const int64_t *n, int *order, int64_t *stride) {
     int64_t step = 1;
     storage_order(ndim, p, order);
@@ -184,8 +184,8 @@ typedef struct mixing {
     const char *block;
     size_t size;
     int last;    /* the innermost dim to iterate over; later dims are whole and contiguous */
-    int64_t row; /* elements per index of that dim */
-    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the tensor */
+    int64_t row; /* number of elements per index of that dim */
+    int64_t global[RSH_MAX_NDIM]; /* row-major strides of the whole tensor */
     rsh_digest *sum;
 } mixing;
 
@@ -208,7 +208,7 @@ static void mix_dim(const mixing *m, int d, int64_t at, uint64_t index) {
     }
 }
 
-/* Is dim d whole, in the piece and in the window? */
+/* Returns whether dim d is whole, both in the piece and in the window. */
 static bool is_whole(const mixing *m, int d) {
     const rshi_stripe *s = &m->v->piece->set[d];
     return s->count == 1 && m->v->n[d] == m->e->shape[d];
@@ -231,7 +231,7 @@ void rshi_view_digest(const rshi_ckpt_end *e, const rsh_box *window, const rshi_
 
 /* ---- digest of sources ---- */
 
-/* The dim with stride 1 in the source tensor. */
+/* Returns the dim with stride 1 in the source tensor. */
 static int run_dim(const rshi_ckpt_end *e, const rshi_view *v) {
     int run = 0;
     for (int d = 0; d < e->ndim; d++)

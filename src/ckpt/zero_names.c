@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { DIGITS = 10 }; /* limit of digits of a rank */
+enum { DIGITS = 10 }; /* most digits of a rank */
 
 /* Parses a decimal number at *at and advances *at; -1: there is no number. */
 static int64_t parse_number(const char **at) {
@@ -14,7 +14,7 @@ static int64_t parse_number(const char **at) {
     return *at > start ? n : -1;
 }
 
-/* Advances *at past `word`; false: the text does not begin with it. */
+/* Advances *at past `word`; returns false if the text does not begin with it. */
 static bool skip_word(const char **at, const char *word) {
     size_t n = strlen(word);
     if (strncmp(*at, word, n)) return false;
@@ -31,7 +31,7 @@ int64_t rshi_zero_rank(const char *name, const char *ending, int64_t *mp) {
     return *mp < 0 || strcmp(name, ending) ? -1 : rank;
 }
 
-/* Returns the 0 of "mp_rank_00_model_states.pt"; -1: another name. */
+/* Returns the number of the part, such as 0 for "mp_rank_00_model_states.pt"; -1: it is another name. */
 static int64_t part_of(const char *name, const char *ending) {
     if (!skip_word(&name, "mp_rank_")) return -1;
     int64_t mp = parse_number(&name);

@@ -132,8 +132,8 @@ void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int
 
 #else
 
-/* Transposes in blocks of one cache line by one line, so that a source line is used up before it leaves the L1 cache.
- *  */
+/* Transposes in blocks of one cache line by one line, so that a source line is used up before it leaves the L1
+ * cache. */
 void rshi_transpose_copy(size_t unit, int64_t rows, int64_t cols, char *dst, int64_t dr, const char *src, int64_t sc) {
     int64_t u = (int64_t)unit, step = RSHI_LINE / u;
     for (int64_t r = 0; r < rows; r += step)

@@ -25,8 +25,8 @@ static bool spans(const rshi_stripe *set, int64_t lo, int64_t hi) {
     return rshi_stripe_before(set, hi) - rshi_stripe_before(set, lo) == hi - lo;
 }
 
-/* Returns the bits of the intervals that the set covers.  The bit of a gap is set only if the set covers the whole gap.
- *  */
+/* Returns the bits of the intervals that the set covers.  The bit of a gap is set only if the set covers the whole
+ * gap. */
 static uint64_t bits_along(const rshi_borders *e, const rshi_stripe *set) {
     uint64_t bits = 0;
     for (int i = 0; i < e->n; i++)

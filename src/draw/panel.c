@@ -90,8 +90,8 @@ static bool fits(const rshi_format *f, const rshi_figure *m, const char *label) 
     return (int)strlen(label) <= (m->w - 1) / f->letter && m->h >= f->line;
 }
 
-/* Would a label hide more than a third of a box whose colour shows its origin?  In text pictures a label hides nothing.
- *  */
+/* Would a label hide more than a third of a box whose colour shows its origin?  In text pictures a label hides
+ * nothing. */
 static bool covers_much(const rshi_format *f, const rshi_figure *m, const char *label) {
     return f->letter > 1 && 3 * (int)(strlen(label) + 1) * f->letter * f->line > m->w * m->h;
 }

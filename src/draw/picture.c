@@ -15,8 +15,8 @@ static const rshi_format *const formats[] = {[RSH_PICTURE_TEXT] = &rshi_format_t
 static const rshi_detail page_detail = {RSHI_DRAW_INTERVALS, 6, 2, RSHI_DRAW_INTERVALS,
                                         RSHI_DRAW_INTERVALS *RSHI_DRAW_INTERVALS};
 
-/* Chooses the level of detail.  If there is a gap, few parts are drawn around it, so that rank numbers fit into them.
- *  */
+/* Chooses the level of detail.  If there is a gap, few parts are drawn around it, so that rank numbers fit into
+ * them. */
 static rshi_detail detail_of(const rshi_format *f, const drawing *d) {
     rshi_detail detail = f ? f->detail : page_detail;
     if (!f) f = &rshi_format_svg; /* the page has the panels of the SVG */

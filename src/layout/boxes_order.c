@@ -1,5 +1,5 @@
-/* Order of boxes: sorts boxes by rank without changing the order of any rank's boxes, and lists the boxes of each rank.
- *  */
+/* Order of boxes: sorts boxes by rank without changing the order of any rank's boxes, and lists the boxes of each
+ * rank. */
 #include "layout/impl.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  *
  * A matrix whose rows or columns are dense is read in place, transposed or not; others are copied first.  If the memory
  * layout allows it, a batch becomes one large product: the rows of all matrices form one matrix or, if the result is
- * repeated, one long sum.  Otherwise the matrices of a batch are distributed over the pool, each with one BLAS thread.
- * */
+ * repeated, one long sum.  Otherwise the matrices of a batch are distributed over the pool, each with one BLAS
+ * thread. */
 #include "nn/impl.h"
 
 #include <cblas.h>

@@ -168,8 +168,8 @@ static rsh_status parse_texts(rshn_joint *j, int class, const char *text) {
     return RSH_OK;
 }
 
-/* Moves this rank's layouts, which are still in class 0, to their own class, and receives those of the other classes.
- *  */
+/* Moves this rank's layouts, which are still in class 0, to their own class, and receives those of the other
+ * classes. */
 static rsh_status collect_classes(rshn_joint *j, const card *cards, const int *leader, const char *mine) {
     rsh_layout **all = rshn_calloc((size_t)(j->nclasses * j->n) + 1, sizeof *all);
     rsh_status st = all ? RSH_OK : rshn_fail(RSH_ENOMEM, "out of memory for the layouts of %d classes", j->nclasses);

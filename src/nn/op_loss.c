@@ -283,8 +283,8 @@ static rsh_status check_reduction(const char *name, rsh_loss_reduction r) {
     return rshn_fail(RSH_EVALUE, "%s: unknown reduction %d", name, (int)r);
 }
 
-/* The rule: rows are those of the targets.  An unreduced loss has one element per row; otherwise it is a sum over rows.
- *  */
+/* The rule: rows are those of the targets.  An unreduced loss has one element per row; otherwise it is a sum over
+ * rows. */
 static rsh_status entropy_rule(rsh_rule_dims *io) {
     const entropy_attrs *a = io->attrs;
     rsh_rule_tensor *x = &io->in[0], *target = &io->in[1];

@@ -74,8 +74,8 @@ static rsh_status swap_training(again *a) {
 
 /* ---- the second run ---- */
 
-/* Checks that a parameter has not changed.  An optimizer step between the two runs would silently give wrong gradients.
- *  */
+/* Checks that a parameter has not changed.  An optimizer step between the two runs would silently give wrong
+ * gradients. */
 static rsh_status check_unchanged(const again *a, const inside *s, const rsh_value *v) {
     const rsh_tensor *t = rsh_value_part(v, 0);
     if (!s->serial || s->serial != rsh_tensor_storage_serial(t) || s->version == rsh_tensor_version(t)) return RSH_OK;

@@ -104,8 +104,8 @@ static const rshi_mapping mapping = {
 /* ---- construction ---- */
 
 /* Rejects too many ranks before tables of this size are allocated.  Every rank has a descriptor and a mapping for each
- * of the others, and rank 0 sends every descriptor to every rank: with more ranks, connecting would take over an hour.
- *  */
+ * of the others, and rank 0 sends every descriptor to every rank: with more ranks, connecting would take over an
+ * hour. */
 rsh_status rshi_processes_check(int size) {
     RSH_REQUIRE(size <= RSHI_PROCESSES, RSH_EVALUE, "%d ranks are too many: engine shm supports at most %d processes",
                 size, RSHI_PROCESSES);

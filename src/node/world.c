@@ -77,8 +77,8 @@ static void free_retired(rshi_world *w) {
     }
 }
 
-/* Records memory for freeing it later.  If there is no memory for the record, the block stays until the world is freed.
- *  */
+/* Records memory for freeing it later.  If there is no memory for the record, the block stays until the world is
+ * freed. */
 static void retire_memory(rshi_world *w, void *p, size_t bytes, atomic_int *users, bool mine) {
     rshi_retired *r = mine ? RSHI_NEW(rshi_retired) : NULL;
     pthread_mutex_lock(&w->lock);

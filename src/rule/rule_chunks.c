@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* Compares two ranges; an index of the first stands for `unit` elements, an index of the second for `other` elements.
- *  */
+/* Compares two ranges; an index of the first stands for `unit` elements, an index of the second for `other`
+ * elements. */
 static bool same_range(const rshi_own_range *a, int64_t unit, const rshi_own_range *b, int64_t other) {
     if (a->n > 1 || b->n > 1 || (a->hi - a->lo) * unit != (b->hi - b->lo) * other) return false;
     return a->lo == a->hi || a->lo * unit == b->lo * other;

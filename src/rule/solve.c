@@ -80,8 +80,8 @@ static int in_term(const solving *s, int term, rsh_place_kind kind) {
     return n;
 }
 
-/* Cuts inputs: a replicated input is cut to its chunk; a partial input that is a whole term is reduced to that chunk.
- *  */
+/* Cuts inputs: a replicated input is cut to its chunk; a partial input that is a whole term is reduced to that
+ * chunk. */
 static rsh_status cut_inputs(solving *s) {
     const rsh_rule_dims *r = &s->m->dims;
     for (int i = 0; i < r->nin && s->letter >= 0; i++) {

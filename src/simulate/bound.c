@@ -29,8 +29,8 @@ static rsh_status is_alone(const rsh_layout *l, int64_t rank, bool *alone) {
 }
 
 /* Adds the bytes that a rank must copy.  Its destinations are written, and one element is read for each.  Contributions
- * that only this rank holds are all read.  Partial destinations may be filled with constants, so they are not counted.
- *  */
+ * that only this rank holds are all read.  Partial destinations may be filled with constants, so they are not
+ * counted. */
 static rsh_status rank_must_copy(const rsh_plan *p, int64_t rank, double *bytes) {
     for (int64_t t = 0; t < rsh_plan_ntensors(p); t++) {
         const rsh_layout *from = rshi_plan_src(p, t), *to = rshi_plan_dst(p, t);

@@ -1,8 +1,8 @@
 /* Link: waits on a wire with a time limit, and the messages of these waits.
  *
  * A wait tests its messages, yields, then sleeps; after every sleep it checks for farewells.  No wait lasts longer than
- * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed sends no farewell, but its node notices.
- * */
+ * RESHARD_TIMEOUT without progress.  A rank of the same node that was killed sends no farewell, but its node
+ * notices. */
 #include "wire/wire.h"
 
 #include <time.h>

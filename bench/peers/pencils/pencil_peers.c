@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef PEERS_FFTW /* as in <fftw3.h> and <fftw3-mpi.h> */
+#ifdef PEERS_FFTW /* declared as in <fftw3.h> and <fftw3-mpi.h> */
 typedef struct fftw_plan_s *fftw_plan;
 void fftw_mpi_init(void);
 fftw_plan fftw_mpi_plan_many_transpose(ptrdiff_t n0, ptrdiff_t n1, ptrdiff_t howmany, ptrdiff_t block0,
@@ -32,7 +32,7 @@ typedef struct cube {
     int64_t n, share; /* share: n / ranks */
     int rank, ranks;
     bool slabs;
-    double *src, *dst, *send, *receive; /* n * n * share elements each */
+    double *src, *dst, *send, *receive; /* arrays of n * n * share elements */
 } cube;
 
 typedef struct contestant {
@@ -63,7 +63,7 @@ static double *alloc(const cube *q) {
     return p;
 }
 
-/* ---- what is moved: element (z, y, x) is its global index ---- */
+/* ---- the elements: the value of element (z, y, x) is its global index ---- */
 
 static double index_of(const cube *q, int64_t z, int64_t y, int64_t x) { return (double)((z * q->n + y) * q->n + x); }
 
@@ -88,7 +88,7 @@ static bool is_right(const cube *q) {
     return good;
 }
 
-/* ---- as in 2DECOMP ---- */
+/* ---- the moves of 2DECOMP ---- */
 
 static void exchange(cube *q) {
     int counts[64], at[64];
@@ -99,7 +99,7 @@ static void exchange(cube *q) {
     MPI_Alltoallv(q->send, counts, at, MPI_DOUBLE, q->receive, counts, at, MPI_DOUBLE, MPI_COMM_WORLD);
 }
 
-/* Blocks of [z of mine][y of r][x]. */
+/* Sends blocks of [this rank's z][y of rank r][x]. */
 static void transpose_slabs(cube *q) {
     int64_t n = q->n, s = q->share;
     double *to = q->send;
@@ -114,7 +114,7 @@ static void transpose_slabs(cube *q) {
                 memcpy(q->dst + (y * n + r * s + z) * n, from, (size_t)n * sizeof *from);
 }
 
-/* Blocks of [z][y of mine][x of r]. */
+/* Sends blocks of [z][this rank's y][x of rank r]. */
 static void transpose_pencils(cube *q) {
     int64_t n = q->n, s = q->share;
     double *to = q->send;
@@ -143,7 +143,7 @@ static void run_fftw(contestant *c, cube *q) { (void)q, fftw_execute(c->plan); }
 static void close_fftw(contestant *c) { fftw_destroy_plan(c->plan); }
 #endif
 
-/* ---- ours ---- */
+/* ---- the moves of reshard ---- */
 
 static void open_ours(contestant *c, cube *q) {
     static const char *const forms[2][2] = {{"f64[%d, %d/p, %d] on p=%d", "f64[%d, %d, %d/p] on p=%d"},
@@ -219,7 +219,7 @@ static void compare_contestants(cube *q, int rounds) {
     for (int k = 0; k < ENTRIES; k++)
         if (q->slabs || !entries[k].slabs_only) c[n++] = entries[k];
     for (int k = 0; k < n; k++) c[k].best = INFINITY, c[k].open(&c[k], q);
-    fill(q); /* now, because FFTW overwrites the arrays when it measures */
+    fill(q); /* filled here, because FFTW overwrites the arrays when it measures */
     run_rounds(q, n, c, rounds);
     if (!q->rank) print_results(q, n, c, rounds);
     for (int k = n - 1; k >= 0; k--) c[k].close(&c[k]);
