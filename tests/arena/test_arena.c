@@ -1,4 +1,4 @@
-/* Arena: memory that other processes can map, taken and given back. */
+/* Arena: allocating and freeing memory that other processes can map. */
 #include "comm/ranks.h"
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ static void an_arena_grows_and_gives_memory_back(void **state) {
     (void)state;
     rshi_arena *a;
     uint64_t cap = rsh_alloc_get_cap();
-    rsh_alloc_set_cap(0); /* at once */
+    rsh_alloc_set_cap(0); /* release the kept blocks now */
     assert_int_equal(rshi_arena_new(4, &a), RSH_OK);
     unsigned char *p = rshi_arena_alloc(a, 32 << 20, false), *q = rshi_arena_alloc(a, 100, true);
     assert_true(p && q);
@@ -61,7 +61,7 @@ static void an_arena_keeps_freed_pages_until_they_are_asked_back(void **state) {
     rshi_arena_free(a, p, 32 << 20);
     assert_true(backed(a) >= 32 << 20);
     assert_int_equal(rsh_alloc_get_stats().cached_bytes - before, 32 << 20);
-    void *other = rshi_arena_alloc(b, 32 << 20, false); /* has no use for memory of another arena */
+    void *other = rshi_arena_alloc(b, 32 << 20, false); /* the blocks kept in `a` are of no use for another arena */
     assert_true(rshi_arena_has(b, other));
     unsigned char *again = rshi_arena_alloc(a, 32 << 20, true);
     assert_ptr_equal(again, p);
@@ -71,7 +71,7 @@ static void an_arena_keeps_freed_pages_until_they_are_asked_back(void **state) {
     assert_true(backed(a) < 1 << 20);
     assert_int_equal(a->end, 0);
     rshi_arena_free(b, other, 32 << 20);
-    rshi_arena_drop(b); /* with a block that is kept */
+    rshi_arena_drop(b); /* although a block is kept in it */
     assert_int_equal(rsh_alloc_cached(), 0);
     rshi_arena_drop(a);
     rsh_alloc_set_cap(cap);
@@ -103,7 +103,7 @@ static void more_shared_memory_than_there_is_is_an_error(void **state) {
     rshi_arena_drop(a);
 }
 
-/* Blocks of random sizes, taken and freed in random order, never overlap. */
+/* Blocks of random sizes, allocated and freed in random order, never overlap. */
 static void blocks_of_an_arena_never_overlap(void **state) {
     (void)state;
     enum { BLOCKS = 64 };

@@ -1,4 +1,4 @@
-/* Limit: what control groups and the machine leave, read from trees of files that the tests make. */
+/* Limit: the memory that control groups and the machine leave, read from directory trees that the tests make. */
 #include "comm/ranks.h"
 
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* A file of the tree, with its folders. */
+/* Writes a file of the tree and creates its directories. */
 static void put(const char *path, const char *text) {
     char name[400];
     snprintf(name, sizeof name, "%s/%s", root, path);
@@ -124,7 +124,7 @@ static void parents_limit_a_group_of_version_1(void **state) {
     is_limited(8192 * MIB, "/proc/meminfo");
 }
 
-/* The mount shows the container's group as its root, while /proc shows the path on the host. */
+/* The mount shows the container's group as its root, but /proc shows the path on the host. */
 static void a_container_sees_its_own_group_at_the_mount(void **state) {
     (void)state;
     use_version_1("/docker/abc");
@@ -151,12 +151,12 @@ static void an_arena_takes_what_the_limit_leaves_and_no_more(void **state) {
     put("sys/fs/cgroup/jobs/one/memory.current", "67108864\n");
     uint64_t small = 0;
     while (small < 64 * MIB && rshi_arena_alloc(a, 100000, false)) small += 100000;
-    assert_true(small < 4 * MIB); /* what was credit when it was last looked */
+    assert_true(small < 4 * MIB); /* the credit of the last check does not count */
     assert_non_null(strstr(rsh_error_detail(), "jobs/one/memory.max"));
     rshi_arena_drop(a);
 }
 
-/* Small blocks that are taken and given back again and again read no files: they would be seen to be full. */
+/* Small blocks that are allocated and freed repeatedly read no files; otherwise they would find that memory is full. */
 static void small_blocks_do_not_look_at_limits(void **state) {
     (void)state;
     rshi_arena *a;

@@ -1,4 +1,5 @@
-/* Recycled blocks: what is kept, for whom it counts, when it goes, and what fork and failures do to it. */
+/* Recycled blocks: which blocks are kept, for which thread they count, when they are released, and what fork and
+ * failures do to them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Every test starts with nothing kept and a cap of its own, also where sanitizers keep nothing. */
+/* Every test starts with nothing kept and with its own cap, even if sanitizers keep nothing by default. */
 static int start(void **state) {
     (void)state;
     rsh_alloc_trim();
@@ -88,11 +89,11 @@ static void above_the_cap_the_oldest_go_first(void **state) {
     for (int i = 0; i < 4; i++) p[i] = rshi_alloc_data(MIB, false);
     for (int i = 0; i < 4; i++) rshi_free_data(p[i], MIB);
     assert_int_equal(rsh_alloc_cached(), 3 * MIB);
-    for (int i = 3; i > 0; i--) assert_ptr_equal(rshi_alloc_data(MIB, false), p[i]); /* p[0] went */
+    for (int i = 3; i > 0; i--) assert_ptr_equal(rshi_alloc_data(MIB, false), p[i]); /* p[0] was released */
     assert_int_equal(rsh_alloc_cached(), 0);
     for (int i = 1; i < 4; i++) rshi_free_data(p[i], MIB);
     void *large = rshi_alloc_data(4 * MIB, false);
-    rshi_free_data(large, 4 * MIB); /* larger than the cap: nothing else has to go for it */
+    rshi_free_data(large, 4 * MIB); /* larger than the cap, so no other block is released for it */
     assert_int_equal(rsh_alloc_cached(), 3 * MIB);
     rsh_alloc_set_cap(MIB);
     assert_int_equal(rsh_alloc_cached(), MIB);
@@ -154,7 +155,7 @@ static void bytes_count_for_who_asked_whoever_frees_them(void **state) {
     assert_int_equal(h.stats.cached_bytes, 0);
     assert_int_equal(rsh_alloc_get_stats().data_bytes, 0);
     assert_int_equal(rsh_alloc_get_stats().cached_bytes, MIB);
-    in_thread(ask, &h); /* takes it from the cache, and ends before it is freed */
+    in_thread(ask, &h); /* takes the block from the cache, and ends before the block is freed */
     assert_int_equal(h.stats.data_bytes, MIB);
     assert_int_equal(rsh_alloc_get_stats().data_bytes, 0);
     assert_int_equal(rsh_alloc_get_stats().cached_bytes, 0);
@@ -208,10 +209,10 @@ static void count_release(rshi_home *home, void *p, size_t block) {
     released++;
 }
 
-/* What a child finds: exit code 0 if all is well. */
+/* Checks the cache of a child; returns 0 if everything is right. */
 static int child_finds(char *private_block) {
-    if (rsh_alloc_cached()) return 1;             /* starts with nothing */
-    if (released) return 2;                       /* and has touched nothing that it shares */
+    if (rsh_alloc_cached()) return 1;             /* a child starts with an empty cache */
+    if (released) return 2;                       /* and it has not touched the blocks that it shares */
     if (rsh_alloc_get_stats().cached_bytes) return 3;
     char *p = rshi_alloc_data(4 * MIB, true);
     if (!p) return 4;

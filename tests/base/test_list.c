@@ -1,4 +1,4 @@
-/* Lists: how they grow, what overflow does to them, and where a key is found. */
+/* Lists: how they grow, how they handle overflow, and where a key is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void a_list_that_cannot_grow_stays_as_it_is(void **state) {
     rsh_alloc_fail_at(-1);
     assert_int_equal(RSHI_GROW(list, INT64_MAX, &room), RSH_ENOMEM);
     assert_true(list == before && room >= 3);
-    assert_int_equal(RSHI_GROW(list, huge + 1, &huge), RSH_ENOMEM); /* twice that is no int64_t */
+    assert_int_equal(RSHI_GROW(list, huge + 1, &huge), RSH_ENOMEM); /* twice that number exceeds int64_t */
     assert_true(list == before && huge == INT64_MAX / 2 + 1);
     rshi_free(list);
 }

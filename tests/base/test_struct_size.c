@@ -1,4 +1,4 @@
-/* Struct sizes: options and results of programs with older and newer headers, by the one rule of <reshard/status.h>. */
+/* Struct sizes: options and results of programs with older and newer headers follow the rule of <reshard/status.h>. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-/* What the library knows; an older version had only the first member, a newer one has `more`. */
+/* The struct as the library knows it; an older version had only the first member, a newer one has `more`. */
 typedef struct known_opts {
     size_t struct_size;
     int64_t first, second;
@@ -89,7 +89,7 @@ static void results_fill_what_the_caller_has_and_no_more(void **state) {
     assert_true(newer.struct_size == sizeof newer && newer.first == 7 && newer.second == 8 && newer.more == 0);
 }
 
-/* The same at public functions: plan options, and totals that an older program asks for. */
+/* Public functions follow the rule too: plan options, and totals that an older program requests. */
 static void plans_follow_the_rule(void **state) {
     (void)state;
     rsh_layout *from, *to;
@@ -106,7 +106,7 @@ static void plans_follow_the_rule(void **state) {
     opts.more[15] = 1;
     assert_int_equal(rsh_plan_new(from, to, &opts.known, &p), RSH_EVALUE);
     opts.known.struct_size = offsetof(rsh_plan_opts, ranks_per_node);
-    opts.known.ranks_per_node = -1; /* not read */
+    opts.known.ranks_per_node = -1; /* beyond the given size, so not read */
     assert_int_equal(rsh_plan_new(from, to, &opts.known, &p), RSH_OK);
 
     rsh_plan_totals older = {offsetof(rsh_plan_totals, lower_bound), .bytes_moved = -1, .lower_bound = -1};

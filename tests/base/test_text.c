@@ -1,4 +1,4 @@
-/* Text: numbers are read and written with a decimal point, also in a program whose locale has a comma. */
+/* Text: numbers are read and written with a decimal point, even if the program's locale has a comma. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,10 +20,10 @@
 static char folder[64];
 static bool commas;
 
-/* musl accepts every name and writes a point all the same. */
+/* musl accepts every locale name, but always writes a point. */
 static bool has_comma(const char *name) { return setlocale(LC_NUMERIC, name) && *localeconv()->decimal_point == ','; }
 
-/* A locale with a decimal comma, made here where the machine has none. */
+/* Sets a locale with a decimal comma; makes one if the machine has none.  Returns false if that fails. */
 static bool write_with_commas(void) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
     char command[200];
@@ -52,7 +52,7 @@ static int end(void **state) {
     return system(command) != 0;
 }
 
-/* The program's own numbers are as its locale says, before and after. */
+/* Checks that the program's own numbers still follow its locale. */
 static void see_commas(void) {
     char text[16];
     snprintf(text, sizeof text, "%.1f", 1.5);
@@ -140,7 +140,8 @@ static void tensors_and_pictures_have_a_decimal_point(void **state) {
         rshi_text_free(&t);
         assert_int_equal(rsh_draw_plan(plan, 0, (rsh_picture_format)picture, &sink), RSH_OK);
         assert_null(strstr(t.data, "4,5 KiB")); /* half of 48 x 48 x 4 bytes moves */
-        if (picture != RSH_PICTURE_HTML) assert_non_null(strstr(t.data, "4.5 KiB")); /* a page's script says it */
+        /* in a page the script writes it */
+        if (picture != RSH_PICTURE_HTML) assert_non_null(strstr(t.data, "4.5 KiB"));
     }
     rshi_text_free(&t);
     rsh_plan_free(plan);

@@ -1,9 +1,9 @@
-/* Ceiling: a large tensor goes over the wire with little memory beside it.
+/* Ceiling: a large tensor is sent over the wire with little additional memory.
  *
- *   mpirun -n 2 big_ceiling [BYTES [SCRATCH]]        BYTES: 1 GiB; SCRATCH: 1 MiB; RESHARD_NODE differs from rank to
- * rank
+ *     mpirun -n 2 big_ceiling [BYTES [SCRATCH]]     defaults: 1 GiB, 1 MiB
  *
- * The scratch that each rank held at most must be within the ceiling, and the digest right. */
+ * RESHARD_NODE must differ from rank to rank.  The peak scratch of each rank must not exceed the limit, and the digest
+ * must be right. */
 #include <reshard.h>
 #include <reshard/mpi.h>
 

@@ -1,9 +1,9 @@
-/* Cgroup: a tensor in shared memory, as large as asked for, and written to.
+/* Cgroup: allocates a tensor of the given size in shared memory and writes to it.
  *
- *   big_cgroup MIB RANKS
+ *     big_cgroup MIB RANKS
  *
- * Prints "done", or the status and the sentence, of the first rank that failed.  tests/big/cgroup.sh runs it where
- * memory is limited. */
+ * Prints "done", or the status and the error message of the first rank that failed. tests/big/cgroup.sh runs it with
+ * limited memory. */
 #include <reshard.h>
 
 #include <stdio.h>

@@ -1,14 +1,15 @@
-/* Hosts: what ranks on two hosts must do; hosts.sh makes the hosts.
+/* Hosts: checks moves between ranks on two hosts, which hosts.sh makes.
  *
  *   big_hosts moves | stream | duplex | cut FOLDER
  *
- *   moves   digests are right, and bytes on the wire are those that the plan says cross between nodes
- *   stream  our rate from one host to the other, in turn with plain MPI messages of the same bytes between the same
- *           ranks
- *   duplex  rows to columns on all ranks, in turn with plain MPI messages of the same bytes, both ways at once
- *   cut     moves until the first error, which it writes to FOLDER/rank<R>; FOLDER/ready<R> tells that it has begun
+ *   moves   checks digests, and that the bytes on the wire are those that the plan says cross between nodes
+ *   stream  measures the rate from one host to the other, in alternation with plain MPI messages of the same bytes
+ *           between the same ranks
+ *   duplex  measures rows to columns on all ranks, in alternation with plain MPI messages of the same bytes in both
+ *           directions at once
+ *   cut     moves until the first error, which it writes to FOLDER/rank<R>; makes FOLDER/ready<R> when it begins
  *
- * All but duplex, which takes any even number, are for four ranks. */
+ * duplex runs on any even number of ranks, the others on four. */
 #include <reshard.h>
 #include <reshard/mpi.h>
 
@@ -42,7 +43,7 @@ static rsh_memory memory_of(const rsh_sharded *s) {
     return (rsh_memory){rsh_sharded_nparts(s) ? rsh_tensor_data(rsh_sharded_part(s, 0)) : NULL, NULL};
 }
 
-/* Small whole numbers, so that sums are exact in any order. */
+/* Sets small whole numbers, so that sums are exact in any order. */
 static void fill(const rsh_sharded *s) {
     if (!rsh_sharded_nparts(s)) return;
     const rsh_tensor *t = rsh_sharded_part(s, 0);
@@ -76,7 +77,7 @@ static void unbind(bound *b) {
 
 /* ---- moves ---- */
 
-/* The digest that the result must have: of the source, or of what MPI itself makes of a sum. */
+/* Returns the digest that the result must have: that of the source or, for a sum, of the result that MPI computes. */
 static rsh_digest expected(rsh_comm *comm, const bound *b) {
     rsh_digest d;
     if (rsh_layout_op(b->from) == RSH_OP_NONE) {
@@ -141,7 +142,7 @@ static double span(double began) {
     return all;
 }
 
-/* Ranks of the first host send `bytes` each to those of the second, and with `back` get as much from them. */
+/* Each rank of the first host sends `bytes` to a rank of the second; if `back` is set, it also receives as much. */
 static double plain(char *buffer, int bytes, bool back) {
     int half = ranks / 2, peer = (rank + half) % ranks, n = 0;
     MPI_Request list[2];
@@ -160,7 +161,7 @@ static double ours(const bound *b) {
     return span(began);
 }
 
-/* The least seconds of each, in alternating rounds.  `bytes` of each sender cross. */
+/* Measures the least seconds of both, in alternating rounds.  `bytes` of each sender cross between the hosts. */
 static bool race(rsh_comm *comm, const char *from, const char *to, int bytes, bool back) {
     bound b = bind(comm, from, to);
     char *buffer = calloc(2, (size_t)bytes);
@@ -183,7 +184,7 @@ static bool stream(rsh_comm *comm) {
     return race(comm, "f32[4096/x, 4096] on x=2@[0,1]", "f32[4096, 4096/x] on x=2@[2,3]", SIZE, false) && good;
 }
 
-/* A quarter of the tensor crosses each way. */
+/* A quarter of the tensor crosses in each direction. */
 static bool duplex(rsh_comm *comm) {
     char from[64], to[64];
     snprintf(from, sizeof from, "f32[4096/x, 8192] on x=%d", ranks);
@@ -205,7 +206,7 @@ static void write_file(const char *folder, const char *name, const char *text) {
     rename(path, at);
 }
 
-/* MPI is not told of the end: on a link that is down it would wait. */
+/* MPI_Finalize is not called: if the link is down, it would wait. */
 static void cut(rsh_comm *comm, const char *folder) {
     char text[512];
     bound b = bind(comm, "f32[2048/x, 2048] on x=4", "f32[2048, 2048/x] on x=4");

@@ -1,10 +1,9 @@
-/* Kill: ranks of the engine shm reshard in a loop, one of them is killed at a random moment, and the others must hear
- * of it.
+/* Kill: ranks of the engine shm reshard in a loop, and one of them is killed at a random moment.
  *
  *   big_kill [TIMES]          TIMES: 100; RESHARD_SEED: the seed (default: the time)
  *
- * Every survivor must get RSH_EPEER that names the dead rank within a second, with its source untouched; afterwards no
- * process, no socket and no file is left. */
+ * Within a second every survivor must get RSH_EPEER, with a message that names the dead rank, and its source must be
+ * unchanged.  Afterwards no process, socket or file may be left. */
 #include <reshard.h>
 
 #include <dirent.h>
@@ -22,19 +21,19 @@
 
 enum { RANKS = 4, TEXT = 160 };
 
-/* What one rank tells the one that kills. */
+/* What one rank reports to the process that kills. */
 typedef struct survivor {
     atomic_int over;
     rsh_status status;
-    double heard; /* when the call that failed returned */
+    double heard; /* when the failed call returned */
     bool untouched, freed;
     char sentence[TEXT];
 } survivor;
 
-/* What all processes share. */
+/* Data that all processes share. */
 typedef struct stage {
     char job[64];
-    int victim, way, size; /* size: of both dims of the tensor */
+    int victim, way, size; /* size: length of both dims of the tensor */
     uint64_t seed;
     atomic_int ready;
     survivor of[RANKS];
@@ -107,7 +106,7 @@ static scene enter(const stage *g, int rank) {
     return s;
 }
 
-/* Both return the first failure, which must come. */
+/* Both functions return the first failure, which must occur. */
 static rsh_status reshard_forever(const scene *s, const rsh_plan_opts *opts) {
     for (;;) {
         rsh_sharded *dst;
@@ -156,14 +155,14 @@ static void be_rank(stage *g, int rank) {
     _exit(0);
 }
 
-/* ---- the one that kills ---- */
+/* ---- the process that kills ---- */
 
 static bool wait_until(double deadline, const stage *g) {
     while (atomic_load(&g->ready) < RANKS && now() < deadline) usleep(200);
     return atomic_load(&g->ready) == RANKS;
 }
 
-/* Everybody has ended by the deadline; otherwise they are ended here and that is a failure. */
+/* All processes must end by the deadline; otherwise they are killed here, and the test fails. */
 static bool reap(const pid_t *pid, int victim, double deadline) {
     bool good = true;
     for (int r = 0; r < RANKS; r++) {
@@ -220,7 +219,7 @@ static bool one_death(stage *g, uint64_t *seed, int number, double *worst) {
     return good;
 }
 
-/* ---- what is left ---- */
+/* ---- what is left behind ---- */
 
 static int entries(const char *folder) {
     DIR *dir = opendir(folder);
@@ -231,7 +230,7 @@ static int entries(const char *folder) {
     return n;
 }
 
-/* Abstract sockets of the library, of any job. */
+/* Counts abstract sockets of the library, of any job. */
 static int sockets(void) {
     FILE *f = fopen("/proc/net/unix", "r");
     char line[512];
@@ -247,7 +246,8 @@ typedef struct remains {
 
 static remains look(void) { return (remains){entries("/dev/shm"), entries("/tmp"), sockets()}; }
 
-/* Other jobs on the machine come and go: what is ours stays for as long as one looks. */
+/* Checks that nothing is left.  Other jobs on the machine may come and go, but anything of ours would stay while this
+ * test looks. */
 static bool nothing_left(remains before) {
     remains r = look();
     for (int i = 0; i < 30 && (r.shm > before.shm || r.tmp > before.tmp || r.sockets > before.sockets); i++, r = look())
@@ -267,7 +267,8 @@ int main(int argc, char **argv) {
     printf("kill: %d times, RESHARD_SEED=%llu\n", times, (unsigned long long)seed);
     stage *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g == MAP_FAILED) return 1;
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* whatever the ranks leave behind becomes a child of this process, and shows */
+    /* processes that ranks leave behind become children of this one and can be found */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     remains before = look();
     for (int i = 0; i < times; i++) failed += !one_death(g, &seed, i, &worst);
     printf("%d of %d failed; the last survivor heard after %.1f ms at worst\n", failed, times, 1e3 * worst);

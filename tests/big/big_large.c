@@ -1,9 +1,9 @@
-/* Large: one message of more than 4 GiB, on one engine.
+/* Large: sends one message of more than 4 GiB, on one engine.
  *
  *   big_large threads | shm | mpi [messages] [BYTES]      BYTES: 4.5 GiB; mpi: under mpirun -n 2
  *
- * A tensor goes from rank 0 to rank 1, by rsh_reshard and by rsh_comm_exchange; its digest and every byte must stay the
- * same.  Needs twice its size of memory, and 64 MiB. */
+ * Moves a tensor from rank 0 to rank 1 by rsh_reshard and by rsh_comm_exchange, and compares its digest and every byte.
+ * Needs 64 MiB in addition to twice the size of the tensor. */
 #include <reshard.h>
 #ifdef BIG_MPI
 #include <reshard/mpi.h>
@@ -57,7 +57,7 @@ static void fill(unsigned char *p, int64_t bytes) {
     }
 }
 
-/* The first word that is not as it was filled, or -1. */
+/* Returns the first word that has another value than was set; -1: none. */
 static int64_t first_wrong(const unsigned char *p, int64_t bytes) {
     for (int64_t i = 0; i + 8 <= bytes; i += 8) {
         uint64_t w = word(i);
@@ -66,7 +66,7 @@ static int64_t first_wrong(const unsigned char *p, int64_t bytes) {
     return -1;
 }
 
-/* Collective: the destination holds what the source held. */
+/* Checks that the destination holds what the source held.  Collective. */
 static rsh_status compare(rsh_comm *comm, const char *what, rsh_digest want, const rsh_sharded *dst, int64_t bytes,
                           double seconds) {
     rsh_digest got;

@@ -1,8 +1,9 @@
-/* Pairs: random pairs of layouts, for scripts.
+/* Pairs: prints random pairs of layouts, for scripts.
  *
- *   big_pairs COUNT SEED [RANKS]      a line for each pair: ranks of the group, bytes of all source parts, FROM, TO;
- * tabs between them big_pairs parts FROM SEED         random parts of FROM, as `apply` reads them; replicas are equal,
- * since which of them is read is the plan's choice */
+ *   big_pairs COUNT SEED [RANKS]      prints a line for each pair, separated by tabs: ranks of the group, bytes of all
+ *                                     source parts, FROM, TO
+ *   big_pairs parts FROM SEED         writes random parts of FROM in the format of `apply`; replicas are equal, because
+ *                                     the plan chooses which of them is read */
 #include <reshard.h>
 
 #include "prop/gen.h"
@@ -24,7 +25,7 @@ static int64_t bytes_of(const rsh_layout *l, int64_t *ranks) {
     return count * (int64_t)rsh_dtype_size(rsh_layout_dtype(l));
 }
 
-/* False: the pair has no plan, or needs more ranks than are wanted. */
+/* Returns false if the pair has no plan, or needs more ranks than allowed. */
 static bool print_pair(const char *from_text, const char *to_text, int64_t most) {
     rsh_layout *from = NULL, *to = NULL;
     rsh_plan *plan = NULL;
@@ -44,7 +45,7 @@ static bool print_pair(const char *from_text, const char *to_text, int64_t most)
     return good;
 }
 
-/* An element follows from its number and, in a partial layout, from the position along the partial axes. */
+/* An element depends on its number and, in a partial layout, on the position along the partial axes. */
 static void print_element(ora_dtype t, uint64_t seed, int64_t partial, int64_t element) {
     gen_rng g = {seed ^ ((uint64_t)partial << 48) ^ (uint64_t)element * 0x9e3779b97f4a7c15u};
     uint64_t bits[2] = {gen_next(&g), gen_next(&g)};

@@ -1,12 +1,12 @@
-/* Stopped: a rank is stopped in the middle of a transfer, and the other one takes its memory back after its timeout.
+/* Stopped: a rank is stopped in the middle of a transfer, and the other rank reuses its memory after its timeout.
  *
  *   mpirun -n 2 big_stopped run|exchange sender|receiver
  *
- * RESHARD_TIMEOUT is a few seconds, and RESHARD_NODE differs from rank to rank.
+ * RESHARD_TIMEOUT must be a few seconds, and RESHARD_NODE must differ from rank to rank.
  *
- * The rank that goes on frees exec and comm and gives its memory another use: a receiver writes a pattern, which must
- * stay, and a sender unmaps its source, which nobody may read.  Then the stopped rank continues, and both come to their
- * end in order. */
+ * The rank that is not stopped frees exec and comm and then reuses its memory: a receiver writes a pattern, which must
+ * not change, and a sender unmaps its source, which must not be read.  Then the stopped rank continues, and both must
+ * end normally. */
 #include <reshard.h>
 #include <reshard/mpi.h>
 
@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BYTES = 128 << 20, STEP = 1000 }; /* STEP: microseconds */
+enum { BYTES = 128 << 20, STEP = 1000 }; /* STEP: microseconds between two checks */
 static int rank;
 
 static void must(rsh_status st, const char *what) {
@@ -52,7 +52,7 @@ static void *stop_and_continue(void *ctx) {
 typedef struct transfer {
     bool by_exec;
     rsh_comm *comm;
-    char *memory; /* BYTES: source of rank 0, destination of rank 1 */
+    char *memory; /* BYTES: the source of rank 0, the destination of rank 1 */
     rsh_layout *from, *to;
     rsh_plan *plan;
     rsh_exec *exec;
@@ -89,9 +89,9 @@ static void discard(transfer *t) {
     rsh_layout_free(t->to);
 }
 
-/* ---- the rank that goes on ---- */
+/* ---- the rank that continues ---- */
 
-/* Let MPI do whatever it still has to do. */
+/* Lets MPI complete whatever it still has to do. */
 static void drive(double seconds) {
     double end = MPI_Wtime() + seconds;
     for (int flag; MPI_Wtime() < end; usleep(STEP)) MPI_Iprobe(1 - rank, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);

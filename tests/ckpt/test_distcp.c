@@ -1,4 +1,4 @@
-/* DCP directories that PyTorch 1.13 wrote for 1, 2 and 4 ranks (tools/golden/torch_dcp.py) are read bit for bit. */
+/* DCP directories that PyTorch 1.13 wrote on 1, 2 and 4 ranks (tools/golden/torch_dcp.py) are read bit by bit. */
 #include "ckpt/read_whole.h"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ static const struct {
 };
 #define SAVED ((int64_t)(sizeof saved / sizeof *saved))
 
-/* As the script makes them. */
+/* Returns the bytes that the script writes. */
 static unsigned char expected(const char *name, rsh_dtype dtype, int64_t i) {
     return (unsigned char)((37 * i + 11 * (i >> 8) + 13 * (int64_t)strlen(name)) & (dtype == RSH_BOOL ? 1 : 255));
 }
@@ -89,7 +89,7 @@ static void check_named(const rsh_ckpt *c, const char *name, rsh_dtype dtype, in
     free(bytes);
 }
 
-/* Flattened optimizer states have the shapes of their parameters again. */
+/* Flattened optimizer states get the shapes of their parameters again. */
 static void check_mcore(const char *path) {
     rsh_ckpt *c;
     must(rsh_ckpt_open(path, NULL, &c));
@@ -109,7 +109,7 @@ static void check_mcore(const char *path) {
 static void what_megatron_core_saves_is_read(void **state) {
     (void)state;
     check_mcore("tests/ckpt/dcp/mcore/iter_0000100");
-    check_mcore("tests/ckpt/dcp/mcore"); /* the latest iteration */
+    check_mcore("tests/ckpt/dcp/mcore"); /* opens the latest iteration */
 }
 
 static void a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns(void **state) {
@@ -120,7 +120,7 @@ static void a_transposed_tensor_has_an_order_and_transposed_chunks_are_columns(v
     assert_string_equal(rsh_layout_text(t->layout), "f32[3, 4] order(1,0)");
     assert_int_equal(t->nparts, 1);
     t = &c->tensor[rshi_ckpt_find(c, "turned", 6)];
-    assert_int_equal(t->nparts, 8); /* the columns of two chunks */
+    assert_int_equal(t->nparts, 8); /* one part for each column of two chunks */
     rsh_ckpt_free(c);
 }
 
@@ -138,7 +138,7 @@ static void a_class_that_is_not_known_is_opaque_and_never_called(void **state) {
     rshi_pickle p;
     must(read_pickle(PICKLE("\x80\x02" "cos\nsystem\nX\x02\0\0\0idq\0\x85R."), &p));
     assert_true(rshi_pickle_is(p.root, RSHI_CLASS_OPAQUE));
-    assert_int_equal(p.root->n, 1); /* its class alone */
+    assert_int_equal(p.root->n, 1); /* only the class of the object is kept */
     assert_memory_equal(p.root->item[0]->text, "system", 6);
     rshi_pickle_free(&p);
 }
@@ -170,13 +170,13 @@ static void a_pickle_that_breaks_its_own_rules_is_refused(void **state) {
     (void)state;
     rshi_pickle p;
     assert_int_equal(read_pickle(PICKLE(""), &p), RSH_EVALUE);
-    assert_int_equal(read_pickle(PICKLE("\x80\x02."), &p), RSH_EVALUE);        /* nothing to return */
+    assert_int_equal(read_pickle(PICKLE("\x80\x02."), &p), RSH_EVALUE);        /* no value to return */
     assert_int_equal(read_pickle(PICKLE("NN."), &p), RSH_EVALUE);              /* two values */
-    assert_int_equal(read_pickle(PICKLE("(."), &p), RSH_EVALUE);               /* a mark is no value */
-    assert_int_equal(read_pickle(PICKLE("t."), &p), RSH_EVALUE);               /* no mark */
-    assert_int_equal(read_pickle(PICKLE("h\0."), &p), RSH_EVALUE);             /* no such value */
+    assert_int_equal(read_pickle(PICKLE("(."), &p), RSH_EVALUE);               /* a mark is not a value */
+    assert_int_equal(read_pickle(PICKLE("t."), &p), RSH_EVALUE);               /* there is no mark */
+    assert_int_equal(read_pickle(PICKLE("h\0."), &p), RSH_EVALUE);             /* there is no such value */
     assert_int_equal(read_pickle(PICKLE("Nr\xff\xff\xff\x7f."), &p), RSH_EVALUE);
-    assert_int_equal(read_pickle(PICKLE("Na."), &p), RSH_EVALUE);              /* no list */
+    assert_int_equal(read_pickle(PICKLE("Na."), &p), RSH_EVALUE);              /* there is no list */
     assert_int_equal(read_pickle(PICKLE("X\xff\xff\xff\xff" "abc."), &p), RSH_EVALUE);
     assert_int_equal(read_pickle(PICKLE("\x8d\xff\xff\xff\xff\xff\xff\xff\xff" "abc."), &p), RSH_EVALUE);
     assert_int_equal(read_pickle(PICKLE("\x8a\x09" "12345678."), &p), RSH_EVALUE);
@@ -196,7 +196,7 @@ static void integers_of_any_width_are_read(void **state) {
     rshi_pickle_free(&p);
 }
 
-/* One tuple of a thousand values, and a thousand objects that are made from it. */
+/* A pickle with one tuple of a thousand values, and a thousand objects that are made from it. */
 static void memory_grows_with_the_length_of_a_pickle_alone(void **state) {
     (void)state;
     enum { MANY = 1000 };
@@ -211,13 +211,13 @@ static void memory_grows_with_the_length_of_a_pickle_alone(void **state) {
     for (int i = 0; i < MANY; i++, n += sizeof reduce) memcpy(bytes + n, reduce, sizeof reduce);
     bytes[n++] = 't';
     uint64_t before = rsh_alloc_get_stats().allocations;
-    assert_int_equal(read_pickle(bytes, n, &p), RSH_EVALUE); /* it ends in the middle */
+    assert_int_equal(read_pickle(bytes, n, &p), RSH_EVALUE); /* it is truncated */
     assert_in_range(rsh_alloc_get_stats().allocations - before, 1, 40);
 }
 
 /* ---- archives ---- */
 
-/* Little-endian numbers and texts, one after the other. */
+/* Appends little-endian numbers and texts. */
 typedef struct writing {
     unsigned char bytes[600];
     size_t n;
@@ -232,7 +232,7 @@ static void add_text(writing *w, const char *text) {
     w->n += strlen(text);
 }
 
-/* One entry whose sizes and place are in ZIP64's extra field, as those beyond 4 GiB are. */
+/* Writes an entry whose sizes and offset are in ZIP64's extra field, as if they exceeded 4 GiB. */
 static void write_zip64(writing *w, unsigned method) {
     enum { LOCAL = 4 }; /* bytes before the archive's first entry */
     add(w, 0, LOCAL);
@@ -247,8 +247,8 @@ static void write_zip64(writing *w, unsigned method) {
         add(w, 0, 2);
     add(w, 0, 8), add(w, 0xffffffff, 4);
     add_text(w, "a/word");
-    add(w, 7, 2), add(w, 2, 2), add(w, 0, 2);                             /* a field of somebody else */
-    add(w, 1, 2), add(w, 24, 2), add(w, 5, 8), add(w, 5, 8), add(w, LOCAL, 8); /* ZIP64's */
+    add(w, 7, 2), add(w, 2, 2), add(w, 0, 2);                             /* a field of another program */
+    add(w, 1, 2), add(w, 24, 2), add(w, 5, 8), add(w, 5, 8), add(w, LOCAL, 8); /* the field of ZIP64 */
     uint64_t end = w->n;
     add(w, 0x06064b50, 4), add(w, 44, 8), add(w, 0, 12), add(w, 1, 8), add(w, 1, 8), add(w, end - directory, 8),
         add(w, directory, 8);
@@ -258,7 +258,7 @@ static void write_zip64(writing *w, unsigned method) {
 
 static rsh_status find_word(const writing *w, size_t bytes, rshi_file_span *out) {
     int fd = memfd_create("archive", 0);
-    assert_int_equal(write(fd, "before", 6), 6); /* it lies anywhere in its file */
+    assert_int_equal(write(fd, "before", 6), 6); /* the archive may start anywhere in its file */
     assert_int_equal(write(fd, w->bytes, w->n), w->n);
     rshi_archive a;
     rsh_status st = rshi_archive_open(&(rshi_file_span){fd, "test", 6, bytes}, &a);
@@ -284,7 +284,7 @@ static void entries_beyond_4_gib_are_found_by_zip64(void **state) {
 
 /* ---- directories that are damaged ---- */
 
-/* A copy of tests/ckpt/dcp/2 in a directory of its own. */
+/* A directory with a copy of tests/ckpt/dcp/2. */
 static char place[] = "/tmp/reshard-distcp-XXXXXX";
 
 static int copy_directory(void **state) {
@@ -309,7 +309,7 @@ static void refuse_with(rsh_status status, const char *word) {
     if (st != status || !strstr(rsh_error_detail(), word)) fail_msg("%d: %s", (int)st, rsh_error_detail());
 }
 
-/* Puts bytes in place of the first ones that equal `from`. */
+/* Replaces the first bytes that equal `from`. */
 static void patch(const char *file, const char *from, const char *to, size_t n) {
     char path[200], *bytes = malloc(100000), *at;
     snprintf(path, sizeof path, "%s/%s", place, file);
@@ -369,7 +369,7 @@ static void a_text_in_place_of_a_tensor_is_refused(void **state) {
     refuse_with(RSH_EVALUE, "expected a single tensor");
 }
 
-/* PyTorch 2 stores which lazy operations a tensor has; the end of a pickle of 1.13 is replaced by one that does. */
+/* PyTorch 2 stores the lazy operations of a tensor; replaces the end of a pickle of 1.13 by one that has them. */
 static void patch_end(const char *end, size_t n) {
     static const char hooks[] = "\x89" "ccollections\nOrderedDict\nq\x08)Rq\ttq\nRq\x0b.";
     char bytes[sizeof hooks - 1] = {0};
@@ -390,7 +390,7 @@ static void a_lazily_negated_tensor_is_refused(void **state) {
     refuse_with(RSH_EUNSUP, "lazily negated");
 }
 
-/* Many objects could share one state, and each would search it. */
+/* Many objects could share one state, and each of them would search it. */
 static void an_object_with_too_many_fields_is_refused(void **state) {
     (void)state;
     enum { MANY = 20000 };

@@ -30,10 +30,10 @@ static void numbers_match_as_a_whole(void **state) {
     assert_true(rshi_glob("e.<0-15>.w", "e.15.w"));
     assert_false(rshi_glob("e.<0-15>.w", "e.16.w"));
     assert_false(rshi_glob("e.<0-15>.w", "e.115.w"));
-    assert_false(rshi_glob("*<0-15>.w", "e.115.w")); /* no number begins inside another */
+    assert_false(rshi_glob("*<0-15>.w", "e.115.w")); /* a number does not begin inside another number */
     assert_false(rshi_glob("e.<0-15>.w", "e.01.w"));
     assert_true(rshi_glob("*.<2-3>.*", "model.layers.0.experts.3.w1"));
-    assert_true(rshi_glob("<a-b>", "<a-b>")); /* no range: itself */
+    assert_true(rshi_glob("<a-b>", "<a-b>")); /* not a range, so it matches itself */
     assert_false(rshi_glob("<0-9>", "99999999999999999999999"));
 }
 
@@ -59,7 +59,7 @@ static void files_are_named_and_recognised(void **state) {
     rshi_free(name);
     assert_false(rshi_files_match("m-{rank}.x", "m-7.y", &rank, &part));
     assert_false(rshi_files_match("m-{rank}.x", "m-.x", &rank, &part));
-    assert_false(rshi_files_match("{rank}-{rank}", "1-2", &rank, &part)); /* one rank has one number */
+    assert_false(rshi_files_match("{rank}-{rank}", "1-2", &rank, &part)); /* one rank has only one number */
     assert_true(rshi_files_match("{rank}-{rank}", "1-01", &rank, &part));
     assert_true(rshi_files_names("a{part}", "part"));
     assert_false(rshi_files_names("a{part", "part"));
@@ -108,7 +108,8 @@ static void rules_say_what_to_write_instead(void **state) {
     assert_non_null(strstr(rsh_error_detail(), "for Shard(0) write [_/tp, _]"));
     assert_int_equal(rsh_ckpt_rules_parse("mesh tp=2\nq replicate", "x", &r), RSH_EVALUE);
     assert_non_null(strstr(rsh_error_detail(), "for Replicate write [...]"));
-    assert_int_equal(rsh_ckpt_rules_parse("\xef\xbb\xbfmesh tp=2\n* [...]", "x", &r), RSH_OK); /* a byte order mark */
+    /* begins with a byte order mark */
+    assert_int_equal(rsh_ckpt_rules_parse("\xef\xbb\xbfmesh tp=2\n* [...]", "x", &r), RSH_OK);
     rsh_ckpt_rules_free(r);
 }
 

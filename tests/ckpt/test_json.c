@@ -1,4 +1,4 @@
-/* JSON, token by token: texts that are right, texts that are not, and strings across windows of a file. */
+/* JSON, token by token: valid texts, invalid texts, and strings that cross the windows of a file. */
 #include "ckpt/ckpt.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* One letter for each token, until the end or an error ("!"). */
+/* Writes one letter for each token, until the end or an error ("!"). */
 static void letters(const char *text, char *out) {
     static const char names[] = ".{}[]ksntfz";
     rshi_json j;

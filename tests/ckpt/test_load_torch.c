@@ -1,4 +1,4 @@
-/* A program loads what PyTorch saved: chunks, boxes, transposed tensors, into layouts of its own. */
+/* A program loads what PyTorch saved (chunks, boxes, transposed tensors) into layouts of its own. */
 #include "ckpt/read_whole.h"
 
 #include <reshard.h>
@@ -12,7 +12,7 @@ static const struct {
 };
 enum { N = sizeof list / sizeof *list };
 
-/* tools/golden/torch_dcp.py says which bytes a tensor has. */
+/* Counts wrong elements; tools/golden/torch_dcp.py defines the bytes of a tensor. */
 static int64_t wrong_elements(const char *name, const rsh_sharded *s) {
     const rsh_layout *l = rsh_sharded_layout(s);
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), wrong = 0;

@@ -1,5 +1,5 @@
 /* Maps in a program: a checkpoint with separate q, k and v is read and loaded as fused tensors, and saved under its old
- * names again. */
+ * names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static const char map_text[] = "mesh tp=2\n"
                                "wide = dequantise(w, s, 2, 4)             f32[...]\n"
                                "o -> plain\n";
 
-/* Element i of the file: its number. */
+/* Writes a model in which element i of the file has the value i. */
 static void write_model(void) {
     static float data[(Q + K + K) * D + D * Q + 4 * 8 + 2 * 2];
     char header[1000];
@@ -49,10 +49,10 @@ static void write_model(void) {
     write_safetensors("m.safetensors", header, data, sizeof data);
 }
 
-/* What an element of a target must be, by its global index. */
+/* Returns the expected element of a target at a global index. */
 static float expected(const char *name, const int64_t *i) {
     const int o = (Q + K + K) * D, w = o + D * Q, s = w + 4 * 8;
-    if (!strcmp(name, "l.0.qkv")) return (float)(i[0] * D + i[1]); /* q, k and v lie one after the other */
+    if (!strcmp(name, "l.0.qkv")) return (float)(i[0] * D + i[1]); /* q, k and v follow each other */
     if (!strcmp(name, "turned")) return (float)(o + i[1] * Q + i[0]);
     if (!strcmp(name, "plain")) return (float)(o + i[0] * Q + i[1]);
     return (float)(w + i[0] * 8 + i[1]) * (float)(s + i[0] / 2 * 2 + i[1] / 4);
@@ -89,7 +89,7 @@ static rsh_status check_all(rsh_comm *comm, rsh_sharded **s) {
     return RSH_OK;
 }
 
-/* Open, map, load into two ranks; save by the map that undoes q, k and v. */
+/* Opens, maps and loads on two ranks; saves with the map that separates q, k and v again. */
 static rsh_status load_and_save(void *ctx, rsh_comm *comm) {
     const char *home = ctx;
     char path[200];
@@ -142,7 +142,7 @@ static void a_program_loads_and_saves_through_maps(void **state) {
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* Any box, into memory with any strides. */
+/* Any box can be read into memory with any strides. */
 static void boxes_of_mapped_tensors_are_read(void **state) {
     (void)state;
     char path[200];

@@ -1,5 +1,5 @@
-/* A conversion with fused tensors, of which every call to the system fails once: nothing half done is visible, and
- * --resume ends as if nothing had been. */
+/* A conversion with fused tensors in which every system call fails once: no partial result is visible, and --resume
+ * gives the same result as an undisturbed run. */
 #include "ckpt/files.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <reshard.h>
 #include <reshard/ckpt.h>
 
-/* ---- a disk that fails at one call, in place of the C library's ---- */
+/* ---- a disk that fails at one call; these functions replace those of the C library ---- */
 
 static int64_t calls, failing = -1; /* failing: the number of the call that fails; -1: none */
 
@@ -34,7 +34,7 @@ int renameat2(int from, const char *old, int to, const char *new, unsigned flags
 
 /* ---- */
 
-enum { ROWS = 520, COLUMNS = 1024 }; /* of 4 bytes: a little more than half a window */
+enum { ROWS = 520, COLUMNS = 1024 }; /* elements of 4 bytes: slightly more than half a window */
 
 static const char rules_text[] = "mesh tp=2\n"
                                  "ab = cat(0, a, b)            [(_|_)/tp, _]\n"
@@ -76,7 +76,7 @@ static rsh_status convert(const rsh_ckpt_rules *rules, bool resume, int64_t fail
     return st;
 }
 
-/* Every element is right. */
+/* Checks every element. */
 static void expect_result(const rsh_ckpt *mapped) {
     rsh_ckpt *got;
     rsh_ckpt_difference d = RSH_CKPT_DIFFERENCE_INIT;

@@ -1,5 +1,5 @@
-/* Checkpoints of programs: saved by 4 ranks, loaded by 3 and by 6, on every engine; read once per node; and a rank that
- * fails is an error on all that leaves nothing visible. */
+/* Checkpoints of programs: saved by 4 ranks and loaded by 3 and by 6, on every engine; each byte is read once per node;
+ * and if one rank fails, all get an error and nothing stays visible. */
 #include "ckpt/files.h"
 
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include "comm/mailboxes.h"
 
-enum { PATIENCE = 200 }; /* seconds until a hang is called one, on a busy machine too */
+enum { PATIENCE = 200 }; /* seconds after which a test counts as hung, even on a busy machine */
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -41,13 +41,13 @@ static const struct {
 };
 #define N ((int64_t)(sizeof list / sizeof *list))
 
-/* ---- values: the bits of an element follow from its global index ---- */
+/* ---- values: the bits of an element depend on its global index ---- */
 
 static unsigned char bits_at(int64_t index, size_t byte) {
     return (unsigned char)((uint64_t)(index + 1) * UINT64_C(0x9e3779b97f4a7c15) >> (8 * (byte % 8)));
 }
 
-/* What element `offset` of a part of a rank should be. */
+/* Computes the expected element at `offset` of a part of a rank. */
 static void value_at(const rsh_layout *l, int64_t rank, int64_t part, int64_t offset, unsigned char *out) {
     int64_t index[RSH_MAX_NDIM], n = 0;
     must(rsh_layout_global_index(l, rank, part, offset, index));
@@ -55,7 +55,7 @@ static void value_at(const rsh_layout *l, int64_t rank, int64_t part, int64_t of
     for (size_t b = 0; b < rsh_dtype_size(rsh_layout_dtype(l)); b++) out[b] = bits_at(n, b);
 }
 
-/* Sets or checks all elements of this rank; how many are wrong. */
+/* Sets or checks all elements of this rank; returns the number of wrong ones. */
 static int64_t walk(const rsh_sharded *s, bool set) {
     const rsh_layout *l = rsh_sharded_layout(s);
     size_t size = rsh_dtype_size(rsh_layout_dtype(l));
@@ -100,7 +100,7 @@ static const char *const wheres[] = {"threads", "processes", "nodes"};
 typedef struct scene {
     where where;
     char path[100];
-    int which; /* which layouts to load */
+    int which; /* index of the layouts to load */
 } scene;
 
 static rsh_status run_on(const scene *s, int n, rsh_rank_fn fn) {
@@ -145,7 +145,7 @@ static uint64_t bytes_of_all(const rsh_ckpt *c) {
     return sum;
 }
 
-/* What the ranks of each node have read; no node reads a byte twice, but for a few copies that lie between the short
+/* Checks what the ranks of each node have read.  No node reads a byte twice, except for a few copies between the short
  * rows of "inner". */
 static rsh_status check_read(rsh_comm *comm, const rsh_ckpt *c, uint64_t mine, bool all_of_it) {
     uint64_t all[8], sum[8] = {0}, bytes = bytes_of_all(c);
@@ -183,7 +183,7 @@ static void what_4_ranks_save_3_and_6_load(void **state) {
     }
 }
 
-/* Every tensor whole on every rank, so that every node needs every byte. */
+/* Loads every tensor whole on every rank, so that every node needs every byte. */
 static rsh_status load_copies(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     tensors t = {0};
@@ -260,7 +260,7 @@ static void any_box_is_read_lazily(void **state) {
         rsh_box box = {{x->shape[0] / 3, 1}, {x->shape[0] / 2 + 1, x->shape[1] - 1}};
         int64_t rows = box.hi[0] - box.lo[0], columns = box.hi[1] - box.lo[1], strides[2] = {1, rows};
         unsigned char *got = malloc((size_t)(rows * columns) * size);
-        must(rsh_ckpt_read(c, t, &box, &(rsh_memory){got, strides})); /* transposed on the way */
+        must(rsh_ckpt_read(c, t, &box, &(rsh_memory){got, strides})); /* transposed while it is read */
         for (int64_t r = 0; r < rows; r++)
             for (int64_t k = 0; k < columns; k++)
                 for (size_t b = 0; b < size; b++)
@@ -308,7 +308,7 @@ static void elements_are_converted_where_dtypes_differ(void **state) {
     run_well(&s, 2, load_as_f64);
 }
 
-/* Memory of the caller with other strides than the layout's. */
+/* Saves memory of the caller whose strides differ from the layout's. */
 static rsh_status save_columns(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     rsh_layout *l;
@@ -381,7 +381,7 @@ static void a_rank_that_refuses_is_an_error_on_all(void **state) {
     }
 }
 
-/* The disk of one rank is full, as far as it can see. */
+/* For one rank the disk seems to be full. */
 static rsh_status save_with_a_limit(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     tensors t = {0};
@@ -445,7 +445,7 @@ static void what_is_there_is_replaced_only_if_asked(void **state) {
     rsh_ckpt_free(c);
 }
 
-/* A file is cut off after the ranks have opened it. */
+/* A file is truncated after the ranks have opened it. */
 static rsh_status load_cut_off(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     tensors t = {0};

@@ -1,5 +1,5 @@
-/* Random tensors, saved in one random layout and loaded in another, by other ranks: every element is where it belongs.
- */
+/* Random tensors, saved in one random layout and loaded in another by other ranks: every element is in the right
+ * place. */
 #include "ckpt/files.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ enum { TENSORS = 5, MOST = 6, CASES = 40 };
 
 static uint64_t seed;
 
-static int64_t below(int64_t n) { /* 0 .. n-1 */
+static int64_t below(int64_t n) { /* Returns a random number from 0 to n - 1. */
     seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (int64_t)((seed >> 33) % (uint64_t)n);
 }
@@ -22,7 +22,7 @@ typedef struct job {
     int64_t shape[TENSORS][3];
     int ndim[TENSORS];
     const char *dtype[TENSORS];
-    char layout[2][TENSORS][300]; /* to save, and to load */
+    char layout[2][TENSORS][300]; /* layouts to save, and to load */
     int ranks[2];
     char path[100];
 } job;
@@ -50,20 +50,21 @@ static void add_rule(drawing *w) {
     add(w, "%s", rules[below(7)]);
 }
 
-/* One dim, cut along the axis or not; sometimes in segments. */
+/* Adds a dim, cut along the axis or whole, sometimes in segments. */
 static void add_dim(drawing *w, int64_t size, const char *axis) {
     int64_t first = size ? below(size) : 0;
     if (axis && size > 2 && !below(3)) {
         add(w, "(%lld|%lld)/%s%s", (long long)first, (long long)(size - first), axis, below(2) ? "~" : "");
     } else if (axis && size > 2 && !below(4)) {
-        add(w, "(%lld/%s|%lld)", (long long)first, axis, (long long)(size - first)); /* the second is copied */
+        /* the second segment is replicated */
+        add(w, "(%lld/%s|%lld)", (long long)first, axis, (long long)(size - first));
     } else {
         add(w, "%lld", (long long)size);
         if (axis) add(w, "/%s", axis), add_rule(w);
     }
 }
 
-/* Boxes: rows dealt to ranks in turn, so that some have several. */
+/* Draws boxes of rows that are assigned to ranks in turn, so that some ranks have several. */
 static void draw_boxes(drawing *w, int ndim, const int64_t *shape, int ranks) {
     int64_t step = 1 + below(4);
     for (int d = 0; d < ndim; d++) add(w, "%s%lld", d ? ", " : "", (long long)shape[d]);
@@ -123,7 +124,7 @@ static rsh_status make(rsh_comm *comm, const job *j, int k, rsh_sharded **s) {
     return RSH_OK;
 }
 
-/* Every byte of an element follows from its global index; how many are wrong. */
+/* Sets or checks all elements; every byte depends on the element's global index.  Returns the number of wrong ones. */
 static int64_t walk(const rsh_sharded *s, bool set) {
     const rsh_layout *l = rsh_sharded_layout(s);
     int64_t size = (int64_t)rsh_dtype_size(rsh_layout_dtype(l)), wrong = 0;
@@ -166,7 +167,7 @@ static rsh_status load(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* And by the reader that has no ranks. */
+/* Also reads whole tensors without ranks. */
 static rsh_status read_whole_tensors(const job *j) {
     rsh_ckpt *c = NULL;
     RSH_TRY(rsh_ckpt_open(j->path, NULL, &c));

@@ -1,5 +1,4 @@
-/* Publishing, on a file system that cannot exchange names: whatever fails or is refused, an old checkpoint is not
- * lost. */
+/* Publishing on a file system that cannot exchange names: whatever fails, an old checkpoint is not lost. */
 #include "ckpt/files.h"
 
 #include <errno.h>
@@ -11,10 +10,10 @@
 #include <reshard.h>
 #include <reshard/ckpt.h>
 
-/* ---- a disk that refuses, in place of the C library's calls ---- */
+/* ---- a disk with failing calls; these functions replace those of the C library ---- */
 
 static bool no_flush, no_target, no_parent, no_removal, slow_removal;
-static int64_t room = INT64_MAX; /* bytes that the disk has left */
+static int64_t room = INT64_MAX; /* bytes of free space on the disk */
 
 int renameat2(int from, const char *old, int to, const char *new, unsigned flags) {
     (void)from, (void)old, (void)to, (void)new, (void)flags;
@@ -29,7 +28,7 @@ int rename(const char *old, const char *new) {
 
 ssize_t copy_file_range(int in, off_t *from, int out, off_t *to, size_t n, unsigned flags) {
     (void)in, (void)from, (void)out, (void)to, (void)n, (void)flags;
-    return errno = ENOSYS, -1; /* so that every byte goes through pwrite */
+    return errno = ENOSYS, -1; /* so that every byte is written by pwrite */
 }
 
 static bool is_folder(int fd) {
@@ -55,9 +54,9 @@ int fdatasync(int fd) { return no_flush ? errno = EIO, -1 : (int)syscall(SYS_fda
 /* ---- */
 
 static char path[100], home[120], old[130];
-static const char *name, *value; /* of the tensor, and of metadata */
-static int64_t copies;           /* of the metadata */
-static bool litter;              /* a rank saw the working directory after its save had failed */
+static const char *name, *value; /* name of the tensor, and a value of the metadata */
+static int64_t copies;           /* number of copies of the metadata */
+static bool litter;              /* a rank found the working directory after its save had failed */
 
 static bool is_there(const char *file) {
     struct stat s;
@@ -128,14 +127,14 @@ static void one_that_a_stopped_save_moved_aside_outlives_a_save_that_fails(void 
     (void)state;
     must(rsh_run(2, save, NULL));
     assert_int_equal(mkdir(home, 0777), 0);
-    assert_int_equal(syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, old, 0), 0); /* and then the power failed */
+    assert_int_equal(syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, old, 0), 0); /* then the power failed */
     no_flush = true;
     assert_int_equal(rsh_run(2, save, NULL), RSH_EIO);
     assert_true(opens(path));
     assert_false(is_there(home));
 }
 
-/* Files with such strings, or with a key twice, are no safetensors files. */
+/* Files with such strings, or with a duplicate key, are not valid safetensors files. */
 static void names_and_metadata_that_cannot_be_read_again_replace_nothing(void **state) {
     (void)state;
     must(rsh_run(2, save, NULL));
@@ -153,7 +152,7 @@ static void names_and_metadata_that_cannot_be_read_again_replace_nothing(void **
     assert_true(opens(path));
 }
 
-/* ---- errors after the result has its name ---- */
+/* ---- errors after the rename ---- */
 
 static void expect_complete(rsh_status st, const char *words, bool home_is_left) {
     assert_int_equal(st, RSH_EIO);
@@ -200,7 +199,7 @@ static void a_conversion_that_is_complete_says_so_too(void **state) {
     no_parent = true;
     expect_complete(convert(false, false, false), "syncing its directory failed", true);
     no_parent = false;
-    must(convert(false, true, false)); /* clears what was left */
+    must(convert(false, true, false)); /* removes what was left */
     assert_false(is_there(home));
     no_removal = true;
     expect_complete(convert(true, false, false), "cleaning up failed", true);
@@ -232,7 +231,7 @@ static void a_conversion_on_a_full_disk_says_what_is_left(void **state) {
         assert_int_equal(strstr(rsh_error_detail(), "holds the finished part; use --resume to continue") != NULL,
                          digest);
     }
-    room = 0; /* nothing is done anew, but the first run's work stays */
+    room = 0; /* nothing is written again, but the data of the first run stays */
     assert_int_equal(convert(false, true, false), RSH_EIO);
     assert_non_null(strstr(rsh_error_detail(), "use --resume to continue"));
     room = INT64_MAX;
@@ -241,7 +240,7 @@ static void a_conversion_on_a_full_disk_says_what_is_left(void **state) {
     assert_false(is_there(home));
 }
 
-/* A launcher ends the job when the first rank fails; by then nothing may be left. */
+/* A launcher ends the job when the first rank fails; everything must have been removed by then. */
 static void no_rank_returns_before_everything_is_removed(void **state) {
     (void)state;
     litter = false;

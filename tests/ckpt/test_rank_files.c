@@ -1,5 +1,5 @@
-/* Rank files of other tools: the sizes of tensors follow from rules and local sizes, and every rank must obey the cut.
- */
+/* Rank files of other tools: the sizes of tensors follow from rules and local sizes, and every rank's part must match
+ * the cut. */
 #include "ckpt/files.h"
 
 static const unsigned char a[] = {0, 1, 2, 3, 4, 5, 6, 7}, b[] = {10, 11, 12, 13, 14, 15, 16, 17};

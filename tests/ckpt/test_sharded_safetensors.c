@@ -1,5 +1,5 @@
-/* PyTorch's sharded safetensors: tensors are put together from offsets, and what is missing is named where it can be.
- */
+/* PyTorch's sharded safetensors: tensors are assembled by their offsets, and errors name missing files if they can be
+ * known. */
 #include "ckpt/files.h"
 
 static const unsigned char first[] = {0, 1, 2, 3, 4, 5}, second[] = {6, 7, 8, 9, 10, 11, 20};
@@ -13,7 +13,7 @@ static void write_first(const char *name) {
                       first, 6);
 }
 
-/* From row `offset` on. */
+/* Writes the rows from `offset` on. */
 static void write_second(const char *name, const char *header) { write_safetensors(name, header, second, 7); }
 #define SECOND(offset)                                                                                                 \
     "{" INFO(W_AND_B(offset)) ",\"w\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]},"                      \

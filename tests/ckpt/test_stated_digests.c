@@ -1,5 +1,5 @@
-/* Loading checks the digests that files state, whatever the dtype and the number of ranks; and reads that return less
- * than was asked for are no end of a file. */
+/* Loading checks the digests that files state, whatever the dtype and the number of ranks.  A read that returns fewer
+ * bytes than requested is not the end of a file. */
 #include "ckpt/files.h"
 
 #include <sys/syscall.h>
@@ -17,8 +17,8 @@ ssize_t pread(int fd, void *to, size_t n, off_t at) {
 
 static char path[100];
 static const char *const names[] = {"w", "v"};
-static const char *layout[2]; /* of the tensors that are loaded */
-static rsh_load_stats stats = RSH_LOAD_STATS_INIT;  /* of rank 0 */
+static const char *layout[2]; /* layouts of the tensors that are loaded */
+static rsh_load_stats stats = RSH_LOAD_STATS_INIT;  /* statistics of rank 0 */
 
 static rsh_status make(rsh_comm *comm, const char *text, rsh_sharded **out) {
     rsh_layout *l;

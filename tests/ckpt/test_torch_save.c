@@ -1,5 +1,6 @@
-/* Files that PyTorch 1.13's torch.save wrote (tools/golden/torch_save.py) are read element by element, in both formats,
- * alone, with an index, and one for each rank; files that lie about themselves are refused in bounded memory. */
+/* Files that PyTorch 1.13's torch.save wrote (tools/golden/torch_save.py) are read element by element, in both formats:
+ * alone, with an index, and with one file per rank.  Files with wrong lengths or offsets are rejected in bounded
+ * memory. */
 #include "ckpt/files.h"
 
 #include <unistd.h>
@@ -12,12 +13,12 @@
 
 /* ---- elements ---- */
 
-/* As the script makes them. */
+/* Returns the bytes that the script writes. */
 static unsigned char expected(const char *name, rsh_dtype dtype, int64_t i) {
     return (unsigned char)((37 * i + 11 * (i >> 8) + 13 * (int64_t)strlen(name)) & (dtype == RSH_BOOL ? 1 : 255));
 }
 
-/* `source`: the name that the elements follow from; NULL: its own. */
+/* Checks a tensor.  `source`: the name that determines its elements; NULL: its own name. */
 static void check(const rsh_ckpt *c, const char *name, const char *source, rsh_dtype dtype, const char *shape) {
     char text[100] = "";
     int64_t t = rshi_ckpt_find(c, name, strlen(name));
@@ -53,9 +54,9 @@ static void check_plain(const char *path) {
     check(c, "model.layers.0.bias", NULL, RSH_BF16, "5");
     check(c, "model.layers.1.bias", NULL, RSH_BF16, "5");
     check(c, "model.turned", NULL, RSH_F64, "3,4"); /* stored column by column */
-    check(c, "model.cut", NULL, RSH_I64, "4,3");    /* a view of a wider one */
+    check(c, "model.cut", NULL, RSH_I64, "4,3");    /* a view of a wider tensor */
     check(c, "model.tied", NULL, RSH_F16, "6,2");
-    check(c, "model.head", "model.tied", RSH_F16, "6,2"); /* the same storage */
+    check(c, "model.head", "model.tied", RSH_F16, "6,2"); /* shares the storage of another tensor */
     check(c, "model.mask", NULL, RSH_BOOL, "9");
     check(c, "model.scalar", NULL, RSH_I64, "");
     check(c, "model.complex", NULL, RSH_C64, "2,2");
@@ -64,7 +65,7 @@ static void check_plain(const char *path) {
     check(c, "model.signed", NULL, RSH_I8, "4");
     check(c, "model.short", NULL, RSH_I16, "3");
     check(c, "model.int", NULL, RSH_I32, "3");
-    check(c, "optimizer.state.0.exp_avg", NULL, RSH_F32, "5,3"); /* keys that are integers */
+    check(c, "optimizer.state.0.exp_avg", NULL, RSH_F32, "5,3"); /* the keys are integers */
     check(c, "optimizer.state.1.exp_avg", NULL, RSH_F32, "5,3");
     check(c, "list.0", NULL, RSH_F32, "2");
     check(c, "list.1", NULL, RSH_U8, "3");
@@ -145,7 +146,8 @@ static void a_directory_of_hugging_face_is_read_by_its_index(void **state) {
     rsh_ckpt_free(c);
 }
 
-/* As a trainer leaves it: other files of torch.save, a link, and files that only look like those of ranks. */
+/* A directory as a trainer leaves it: other files of torch.save, a link, and files whose names look like those of
+ * ranks. */
 static void a_model_is_told_from_what_lies_beside_it(void **state) {
     (void)state;
     rsh_ckpt *c;
@@ -171,7 +173,7 @@ static void sharded_tensors_of_all_ranks_are_one(void **state) {
     check(c, "rows", NULL, RSH_F32, "10,6");
     check(c, "grid", NULL, RSH_F16, "7,5");
     check(c, "turned", NULL, RSH_I32, "6,4");
-    check(c, "copied", NULL, RSH_I64, "5"); /* the same on every rank */
+    check(c, "copied", NULL, RSH_I64, "5"); /* equal on every rank */
     assert_non_null(strstr(what_of(c, "own"), "differs between ranks"));
     rsh_ckpt_free(c);
 }
@@ -196,9 +198,9 @@ static void check_model(const char *path, const char *prefix, int64_t ntensors) 
 
 static void dtensors_of_all_ranks_are_one(void **state) {
     (void)state;
-    check_model(GOLDEN "dtensor", "model.", 9);       /* two keys: names begin with them */
-    check_model(GOLDEN "dtensor/model_2.pt", "", 7);  /* any rank's file stands for its key */
-    check_model(GOLDEN "dtensor_later", "", 7);       /* meshes as later versions keep them */
+    check_model(GOLDEN "dtensor", "model.", 9);       /* two keys, so tensor names begin with them */
+    check_model(GOLDEN "dtensor/model_2.pt", "", 7);  /* the file of any rank opens all ranks of its key */
+    check_model(GOLDEN "dtensor_later", "", 7);       /* meshes in the form of later versions */
 }
 
 /* ---- damage ---- */
@@ -271,7 +273,7 @@ static void refuse_pickle(const char *pickle, size_t n, rsh_status status, const
     char path[100], *bytes = malloc(sizeof head + n + 10);
     memcpy(bytes, head, sizeof head - 1);
     memcpy(bytes + sizeof head - 1, pickle, n);
-    memcpy(bytes + sizeof head - 1 + n, "\x80\x02].", 4); /* no storages */
+    memcpy(bytes + sizeof head - 1 + n, "\x80\x02].", 4); /* no list of storages */
     write_file("hostile.pt", bytes, sizeof head - 1 + n + 4);
     free(bytes);
     snprintf(path, sizeof path, "%s/hostile.pt", folder);
@@ -281,16 +283,18 @@ static void refuse_pickle(const char *pickle, size_t n, rsh_status status, const
 
 static void hostile_pickles_are_refused(void **state) {
     (void)state;
-    REFUSE_PICKLE("\x80\x02}q\0X\1\0\0\0ah\0s.", RSH_EVALUE, "refer to each other too often"); /* contains itself */
+    /* the dict contains itself */
+    REFUSE_PICKLE("\x80\x02}q\0X\1\0\0\0ah\0s.", RSH_EVALUE, "refer to each other too often");
     REFUSE_PICKLE("\x80\x02]q\0(h\0h\0h\0e.", RSH_EVALUE, "refer to each other too often");
     REFUSE_PICKLE("\x80\x02\x8b\xff\xff\xff\x7f.", RSH_EVALUE, "unexpected end of the pickle");
     REFUSE_PICKLE("\x80\x02X\xff\xff\xff\xff.", RSH_EVALUE, "unexpected end of the pickle");
     REFUSE_PICKLE("\x80\x02Nr\xff\xff\xff\x7f.", RSH_EVALUE, "not consecutive");
     REFUSE_PICKLE("\x80\x02}(X\3\0\0\0a\0bNu.", RSH_EVALUE, "a NUL character");
-    REFUSE_PICKLE("\x80\x02}(X\1\0\0\0a}X\1\0\0\0bNsX\3\0\0\0a.bNu.", RSH_OK, ""); /* not tensors: listed once */
+    /* not tensors, so each is listed once */
+    REFUSE_PICKLE("\x80\x02}(X\1\0\0\0a}X\1\0\0\0bNsX\3\0\0\0a.bNu.", RSH_OK, "");
 }
 
-/* Dicts of dicts: 2^40 paths to one value. */
+/* Nested dicts with 2^40 paths to one value are rejected. */
 static void doubling_is_refused(void **state) {
     (void)state;
     char text[2000] = "\x80\x02}q\0" "0";
@@ -299,7 +303,7 @@ static void doubling_is_refused(void **state) {
         const char level[] = {'}', 'q', (char)i, '(', 'K', 1, 'h', (char)(i - 1), 'K', 2, 'h', (char)(i - 1), 'u'};
         memcpy(text + n, level, sizeof level);
         n += sizeof level;
-        if (i < 40) text[n++] = '0'; /* the memo keeps it */
+        if (i < 40) text[n++] = '0'; /* the memo keeps the value */
     }
     text[n++] = '.';
     uint64_t live = rsh_alloc_get_stats().live;
@@ -307,7 +311,7 @@ static void doubling_is_refused(void **state) {
     assert_int_equal(rsh_alloc_get_stats().live, live);
 }
 
-/* A thousand dicts in one another. */
+/* A thousand nested dicts are rejected. */
 static void depth_is_refused(void **state) {
     (void)state;
     char text[5000] = "\x80\x02";
@@ -319,7 +323,7 @@ static void depth_is_refused(void **state) {
     refuse_pickle(text, n, RSH_EVALUE, "more than 64 deep");
 }
 
-/* A value for each byte would take 24 times the length of the file. */
+/* A value for each byte would take 24 times as much memory as the file. */
 static void a_pickle_of_nothing_but_values_is_refused(void **state) {
     (void)state;
     enum { MANY = 2 << 20 };

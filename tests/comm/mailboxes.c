@@ -1,7 +1,8 @@
-/* Mailboxes: every rank has one; a letter lies in it until a receive of its sender and tag was begun.
+/* Mailboxes: a wire for tests.  Every rank has a mailbox, in which a message waits until a receive with its sender and
+ * tag has begun.
  *
- * One lock for all ranks of a wire: this is for tests.  A short letter is a copy, so that its send is done at once; a
- * long one points to the sender's memory until it is received or its send is cancelled. */
+ * One lock serves all ranks of a wire.  A short message is copied, so its send completes at once.  A long one points to
+ * the sender's memory until it is received or its send is cancelled. */
 #include "mailboxes.h"
 
 #include <pthread.h>
@@ -14,20 +15,20 @@
 typedef struct letter {
     struct letter *next;
     int from, tag;
-    bool is_receive; /* begun by the owner of the box and not yet matched */
+    bool is_receive; /* true: a receive that the owner of the box has begun and that has not matched */
     const void *data;
-    void *copy; /* owned, of a short letter */
-    void *to;   /* of a receive */
+    void *copy; /* owned: copy of a short message */
+    void *to;   /* destination of a receive */
     size_t bytes;
-    bool done;     /* its request may be told so */
-    bool detached; /* no request knows it: gone when it is done */
+    bool done;     /* true: the request may be completed */
+    bool detached; /* true: no request refers to it, so it is freed when it is done */
 } letter;
 
-/* Who wants which part of a split. */
+/* A rank's request to split. */
 typedef struct parting {
     int colour, key;
     bool come;
-    struct office *office; /* of the new wire, and the place in it */
+    struct office *office; /* the new wire, and the rank in it */
     int rank;
 } parting;
 
@@ -35,10 +36,10 @@ typedef struct office {
     pthread_mutex_t lock;
     pthread_cond_t parted;
     int size, refs;
-    letter **box;      /* [size]: letters and receives that wait, oldest first */
-    parting *partings; /* [size] */
+    letter **box;      /* [size]: messages and receives that are waiting, oldest first */
+    parting *partings; /* [size]: the requests to split */
     int come, rounds;
-    struct office *next; /* of the closed ones with letters to deliver */
+    struct office *next; /* link to the next closed wire that still has messages to deliver */
 } office;
 
 typedef struct desk {
@@ -47,7 +48,7 @@ typedef struct desk {
 } desk;
 
 static atomic_bool stopped;
-static office *closed; /* under `closing` */
+static office *closed; /* guarded by `closing` */
 static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
 
 static office *open_office(int size) {
@@ -94,7 +95,7 @@ static void leave_office(office *o) {
     pthread_mutex_unlock(&closing);
 }
 
-/* ---- letters ---- */
+/* ---- messages ---- */
 
 static void take_out(letter **box, letter *l) {
     while (*box != l) box = &(*box)->next;
@@ -106,7 +107,7 @@ static void finish(letter *l) {
     if (l->detached) throw_away(l);
 }
 
-/* The first in the box that goes with a new one. */
+/* Finds the first message or receive in the box that matches a new one. */
 static letter *find_match(letter *box, const letter *new) {
     while (box && (box->is_receive == new->is_receive || box->from != new->from || box->tag != new->tag))
         box = box->next;
@@ -114,11 +115,11 @@ static letter *find_match(letter *box, const letter *new) {
 }
 
 static void move_bytes(const letter *l, const letter *receive) {
-    if (receive->bytes != l->bytes) abort(); /* the library promised that they agree */
+    if (receive->bytes != l->bytes) abort(); /* the library guarantees that they are equal */
     if (l->bytes) memcpy(receive->to, l->copy ? l->copy : l->data, l->bytes);
 }
 
-/* Match it with what waits, or let it wait. */
+/* Matches a message or receive with a waiting one, or adds it to the box. */
 static rsh_status put(office *o, int owner, letter *new) {
     bool stays = stopped && new->bytes > MAILBOX_EAGER;
     letter *other = stays ? NULL : find_match(o->box[owner], new), **end = &o->box[owner];
@@ -186,7 +187,7 @@ static bool cancel(void *ctx, rsh_wire_request *request) {
 
 void mailboxes_stop(void) { stopped = true; }
 
-/* Nobody has a request for them any more. */
+/* Delivers messages to which no request refers any more. */
 static int deliver_box(letter **box) {
     int n = 0;
     for (letter *l = *box, *other; l; l = *box) {
@@ -232,7 +233,7 @@ static bool comes_before(const office *o, int a, int b) {
     return x->key != y->key ? x->key < y->key : a < b;
 }
 
-/* All have come: an office for each colour. */
+/* Called when all ranks have arrived: makes a wire for each colour. */
 static void part(office *o) {
     for (int r = 0; r < o->size; r++) {
         parting *p = &o->partings[r];
@@ -298,7 +299,7 @@ rsh_status mailbox_wires(int n, rsh_wire *wires) {
 
 /* ---- running ---- */
 
-/* The nodes of all ranks. */
+/* Makes the nodes of all ranks. */
 static rsh_status make_near(int n, const int64_t *node, rshi_node **near) {
     rshi_node **nodes = calloc((size_t)n, sizeof *nodes);
     rsh_status st = RSH_OK;

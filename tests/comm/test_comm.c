@@ -1,4 +1,4 @@
-/* The plain collective calls on groups of many sizes. */
+/* Collective calls on groups of many sizes. */
 #include "rank_trials.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static rsh_status reduces_integers(void *ctx, rsh_comm *c) {
     CHECK((uint32_t)wrapped == (uint32_t)n * INT32_MAX);
     return RSH_OK;
 }
-/* As resharding a layout with partial values does it: any byte but 0 is true, and results are 0 or 1. */
+/* As in reshards of partial layouts, any byte except 0 is true, and results are 0 or 1. */
 static rsh_status reduce_bools(void *ctx, rsh_comm *c) {
     (void)ctx;
     const uint8_t mine[3] = {rsh_comm_rank(c) ? 2 : 1, 0, 8}, both[3] = {1, 0, 1}, one[3] = {0, 0, 0};
@@ -133,7 +133,7 @@ static void what_allreduce_cannot_do_is_said_and_the_comm_goes_on(void **state) 
     run_ranks(3, asks_too_much, NULL);
 }
 
-/* One element of every dtype, over every op that exists for it. */
+/* Reduces one element of every dtype with every op that exists for it. */
 static rsh_status reduces_all_dtypes(void *ctx, rsh_comm *c) {
     (void)ctx;
     static const rsh_dtype dtypes[] = {RSH_U8, RSH_I8, RSH_U16, RSH_I16, RSH_U32, RSH_I32, RSH_U64, RSH_I64};
@@ -141,7 +141,7 @@ static rsh_status reduces_all_dtypes(void *ctx, rsh_comm *c) {
         uint64_t mine = c->rank ? 1 : 3, got[6] = {0}; /* little-endian: the low bytes are the element */
         for (int op = RSH_OP_MIN; op <= RSH_OP_BXOR; op++)
             RSH_TRY(rsh_comm_allreduce(c, &mine, &got[op - RSH_OP_MIN], 1, dtypes[d], (rsh_op)op));
-        const uint64_t expected[] = {1, 3, 3, 1, 3, 2}; /* min max prod band bor bxor of 3 and 1 */
+        const uint64_t expected[] = {1, 3, 3, 1, 3, 2}; /* results of min max prod band bor bxor for 3 and 1 */
         CHECK(!memcmp(got, expected, sizeof expected));
     }
     return RSH_OK;
@@ -160,7 +160,7 @@ static void a_comm_of_no_ranks_is_refused(void **state) {
     assert_int_equal(rsh_comm_free(NULL), RSH_OK);
 }
 
-/* What a room attaches to a comm, reduced to what the comm asks of it. */
+/* A minimal client of a comm, as rooms attach them. */
 typedef struct attachment {
     int busy, freed;
 } attachment;

@@ -1,4 +1,5 @@
-/* Ends of ranks that are processes: what rsh_run_shm says of them, whatever the program does with its children. */
+/* Ends of ranks that are processes: what rsh_run_shm reports about them, whatever the program does with its
+ * children. */
 #include "ranks.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 static void reap_all(int signal) {
     (void)signal;
-    int before = errno; /* of what was interrupted */
+    int before = errno; /* errno of the code that was interrupted */
     while (waitpid(-1, NULL, WNOHANG) > 0) {}
     errno = before;
 }
@@ -23,7 +24,7 @@ static const struct sigaction hidings[] = {
     {.sa_handler = reap_all, .sa_flags = SA_RESTART},
 };
 
-/* Ends as `ctx` says on the last rank; the others return at once. */
+/* On the last rank, ends as `ctx` says; the others return at once. */
 typedef enum manner { RETURN, FAIL, KILLED, EXIT } manner;
 static rsh_status ends_somehow(void *ctx, rsh_comm *c) {
     if (rsh_comm_rank(c) + 1 < rsh_comm_size(c)) return RSH_OK;
@@ -65,7 +66,7 @@ static void the_end_of_a_rank_is_known_to_a_program_that_does_not_wait_for_it(vo
     sigaction(SIGCHLD, &before, NULL);
 }
 
-/* KiB that this process has had at once. */
+/* Returns the peak memory of this process in KiB. */
 static long most_memory(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -82,7 +83,7 @@ static void an_absurd_number_of_ranks_is_refused_before_anything_is_made(void **
         assert_int_equal(rsh_comm_shm("crowd", 1, sizes[i], &c), RSH_EVALUE);
         assert_non_null(strstr(rsh_error_detail(), "65536"));
         assert_int_equal(rsh_run_shm(sizes[i], ends_somehow, &how), RSH_EVALUE);
-        assert_true(most_memory() - before < 65536); /* a word for each rank would be 8 GiB */
+        assert_true(most_memory() - before < 65536); /* a word for each rank would take 8 GiB */
     }
 }
 

@@ -3,7 +3,7 @@
 
 enum { MOST_MESSAGES = 4, MOST_BYTES = 3000 };
 
-/* Message k from `from` to `to` in round `round`: its size and its bytes are drawn from who it is. */
+/* Returns a seed for message k from `from` to `to` in round `round`; it determines the message's size and bytes. */
 static uint64_t message_seed(uint64_t seed, int round, int from, int to, int k) {
     uint64_t key[4] = {(uint64_t)round, (uint64_t)from, (uint64_t)to, (uint64_t)k};
     return rshi_hash(key, sizeof key, seed);
@@ -23,7 +23,8 @@ static bool is_filled(const unsigned char *data, size_t bytes, uint64_t s) {
     return true;
 }
 
-/* Interleave the peers: message k of every peer before message k + 1 of any, from a peer that differs by rank. */
+/* Lists the messages with peers interleaved: message k of every peer precedes message k + 1 of any peer.  The first
+ * peer depends on the rank. */
 static int64_t list_messages(uint64_t seed, int round, rsh_comm *c, bool sending, rsh_message *list) {
     int me = rsh_comm_rank(c), n = rsh_comm_size(c);
     int64_t count = 0;
@@ -140,7 +141,7 @@ static void bad_lists_are_refused_on_all_ranks(void **state) {
     run_ranks(3, bad_lists, NULL);
 }
 
-/* Everybody to everybody, one int. */
+/* Every rank sends an int to every rank. */
 static rsh_status all_to_all(void *ctx, rsh_comm *c) {
     (void)ctx;
     int n = rsh_comm_size(c), me = rsh_comm_rank(c), wrong = 0;

@@ -1,4 +1,4 @@
-/* Failure: ranks that leave, time out or have no memory.  Nobody hangs and nothing leaks. */
+/* Failure: ranks that leave, time out or run out of memory.  No rank hangs and nothing leaks. */
 #include "impatience.h"
 #include "ranks.h"
 
@@ -16,7 +16,7 @@ static rsh_status first_gives_up(void *ctx, rsh_comm *c) {
     CHECK_SAYS("rank 1");
     CHECK_SAYS("RSH_EIO");
     CHECK_SAYS("the disk is full");
-    CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c)); /* for good */
+    CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c)); /* the comm has failed permanently */
     CHECK_SAYS("the disk is full");
     return RSH_OK;
 }
@@ -40,7 +40,7 @@ static void a_rank_that_returns_without_an_error_has_left(void **state) {
     run_ranks(4, leaves_quietly, NULL);
 }
 
-/* Rank 2 fails, rank 1 waits for rank 2 and rank 0 for rank 1: all learn who began. */
+/* Rank 2 fails, rank 1 waits for rank 2, and rank 0 waits for rank 1: all learn which rank failed first. */
 static rsh_status chain(void *ctx, rsh_comm *c) {
     rshi_flag *flags = ctx;
     int me = rsh_comm_rank(c);
@@ -57,7 +57,7 @@ static void a_failure_is_passed_on_with_the_rank_that_began_it(void **state) {
     assert_string_equal(rsh_error_detail(), "no such layer");
 }
 
-/* What was posted before leaving still counts. */
+/* Values that a rank posted before it left are still valid. */
 static rsh_status posts_then_leaves(void *ctx, rsh_comm *c) {
     rshi_flag *flag = ctx;
     if (rsh_comm_rank(c) == 0) {
@@ -76,7 +76,7 @@ static void a_flag_that_was_posted_before_its_owner_left_counts(void **state) {
     run_ranks(4, posts_then_leaves, &flag);
 }
 
-/* Random ranks leave after a random number of calls; whoever is left comes back too. */
+/* Random ranks leave after a random number of calls; all other ranks return too. */
 static rsh_status leaves_at_random(void *ctx, rsh_comm *c) {
     uint64_t s = *(uint64_t *)ctx + (uint64_t)rsh_comm_rank(c) * 977;
     int calls = (int)(draw(&s) % 30);
@@ -95,9 +95,9 @@ static void ranks_that_leave_at_random_hang_nobody(void **state) {
 
 /* ---- time ---- */
 
-#define TIMEOUT 0.2 /* seconds, of rank 0 */
+#define TIMEOUT 0.2 /* timeout of rank 0 in seconds */
 
-/* Rank 1 comes only when rank 0 has given up. */
+/* Rank 1 arrives only after rank 0 has given up. */
 static rsh_status one_is_late(void *ctx, rsh_comm *c) {
     atomic_bool *gave_up = ctx;
     if (rsh_comm_rank(c) == 1) {
@@ -169,7 +169,7 @@ static void a_timeout_that_is_not_a_number_is_refused(void **state) {
 
 typedef struct shortage {
     int who;       /* the rank whose allocation fails */
-    int64_t which; /* of its allocations in the call */
+    int64_t which; /* number of its allocation that fails */
     int call;      /* 0 allgather, 1 allreduce, 2 exchange, 3 split */
     atomic_bool happened;
 } shortage;
@@ -200,7 +200,7 @@ static rsh_status runs_short(void *ctx, rsh_comm *c) {
     if (st) CHECK_SAYS("memory");
     RSH_TRY(rsh_comm_free(sub));
     sub = NULL;
-    /* The ranks agree on how it went, and the comm goes on. */
+    /* The ranks agree on whether the call failed, and the comm still works. */
     int32_t mine = st, low, high;
     RSH_TRY(rsh_comm_allreduce(c, &mine, &low, 1, RSH_I32, RSH_OP_MIN));
     RSH_TRY(rsh_comm_allreduce(c, &mine, &high, 1, RSH_I32, RSH_OP_MAX));
@@ -218,7 +218,7 @@ static void a_rank_without_memory_gives_all_enomem_and_the_comm_goes_on(void **s
                     s.happened = false;
                     run_ranks(n, runs_short, &s);
                 }
-                assert_true(s.which >= 2); /* each of these calls allocates */
+                assert_true(s.which >= 2); /* each of these calls allocates memory */
             }
 }
 

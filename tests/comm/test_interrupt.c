@@ -1,4 +1,4 @@
-/* Interrupt: a function of the caller ends waits; a rank that fails tells the others why. */
+/* Interrupt: a function of the caller ends waits; a rank that has failed tells the others why. */
 #include "ranks.h"
 
 #include <reshard/progress.h>
@@ -10,7 +10,7 @@ static int stop_after_three(void *ctx) { return ++*(int *)ctx >= 3; }
 
 static atomic_bool over; /* rank 1 has given up */
 
-/* Rank 0 does not come to the barrier before rank 1 has given up. */
+/* Rank 0 enters the barrier only after rank 1 has given up. */
 static rsh_status one_gives_up(void *ctx, rsh_comm *c) {
     int asked = 0;
     (void)ctx;
@@ -27,7 +27,7 @@ static rsh_status one_gives_up(void *ctx, rsh_comm *c) {
     bool said = strstr(rsh_error_detail(), "interrupted");
     over = true;
     CHECK(st == RSH_ETIMEOUT && said && asked == 3);
-    CHECK_STATUS(RSH_ETIMEOUT, rsh_comm_barrier(c)); /* for good */
+    CHECK_STATUS(RSH_ETIMEOUT, rsh_comm_barrier(c)); /* the comm has failed permanently */
     return RSH_OK;
 }
 static void a_wait_that_is_interrupted_ends_and_the_comm_has_failed(void **state) {

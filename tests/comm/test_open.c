@@ -1,4 +1,5 @@
-/* Agreement: ranks that refuse, differ or fall behind are found at the opening of a call, and the comm goes on. */
+/* Agreement: ranks that reject a call, make a different call or fall behind are detected at the opening of a call, and
+ * the comm still works. */
 #include "ranks.h"
 
 static rsh_status refuses_once(void *ctx, rsh_comm *c) {
@@ -107,7 +108,7 @@ static void a_rank_with_one_call_fewer_gives_the_others_epeer(void **state) {
     for (int n = 2; n <= 8; n *= 2) run_ranks(n, one_call_fewer, NULL);
 }
 
-/* The last rank skips a call and so meets the others in the next one. */
+/* The last rank skips a call, so its next call is a different one from that of the others. */
 static rsh_status skips_a_call(void *ctx, rsh_comm *c) {
     (void)ctx;
     int mine = 1, sum;
@@ -122,7 +123,7 @@ static void a_rank_that_skips_a_call_is_found_in_the_next(void **state) {
     run_ranks(4, skips_a_call, NULL);
 }
 
-/* An agreed RSH_EPEER is somebody's answer, not the death of this comm. */
+/* If ranks agree on RSH_EPEER, it is the status of a rank and does not mean that the comm has failed. */
 static rsh_status agrees_on_epeer(void *ctx, rsh_comm *c) {
     (void)ctx;
     CHECK_STATUS(RSH_EPEER, rsh_comm_agree(c, rsh_comm_rank(c) ? RSH_OK : rshi_fail(RSH_EPEER, "elsewhere")));

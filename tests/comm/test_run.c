@@ -1,4 +1,4 @@
-/* rsh_run: ranks as threads, and what becomes of their failures. */
+/* rsh_run: ranks as threads, and what happens to their failures. */
 #include "ranks.h"
 #include "sanitized.h"
 
@@ -21,7 +21,7 @@ static void every_rank_runs_once(void **state) {
     }
 }
 
-/* The others fail when they have heard that rank 2 has. */
+/* The other ranks fail when they learn that rank 2 has failed. */
 static rsh_status fails_in_turn(void *ctx, rsh_comm *c) {
     (void)ctx;
     if (rsh_comm_rank(c) != 2) CHECK_STATUS(RSH_EPEER, rsh_comm_barrier(c));
@@ -102,7 +102,7 @@ static rsh_status waits_for_all(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* In a process of its own that has address space for a few stacks only. */
+/* Runs in a separate process that has address space for a few stacks only. */
 static int run_without_room(void) {
     struct rlimit limit = {(rlim_t)64 << 20, (rlim_t)64 << 20};
     if (setrlimit(RLIMIT_AS, &limit)) return 1;

@@ -1,4 +1,4 @@
-/* Settings: what the environment says wrongly is refused by a sentence, not taken for the default. */
+/* Settings: an invalid environment variable causes an error; it is not replaced by the default. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include "comm/mailboxes.h"
 #include "comm/ranks.h"
 
-/* Some settings are read once, so each question is asked in a child, by nobody before it. */
+/* A question to the library.  Some settings are read only once, so each question is asked in a new child. */
 typedef rsh_status (*question)(void);
 
 static rsh_status of_threads(void) {
@@ -44,7 +44,7 @@ static rsh_status of_a_launcher(void) {
     return rsh_comm_join(&comm);
 }
 
-/* What the child found: refused with the variable and its value in the sentence. */
+/* Checks in a child that the setting is rejected by an error message with the variable and its value. */
 static int child_asks(const char *name, const char *value, question ask) {
     setenv(name, value, 1);
     alarm(120);
@@ -82,7 +82,8 @@ static void vector_instructions_have_names(void **state) {
     (void)state;
     EACH(i) assert_int_equal(answer("RESHARD_SIMD", "sse9", all[i]), REFUSED);
     assert_int_equal(answer("RESHARD_SIMD", "AVX2", of_a_tensor), REFUSED);
-    assert_int_equal(answer("RESHARD_SIMD", "avx512", of_a_tensor), TAKEN); /* on a lesser machine too */
+    /* accepted even if the machine does not have it */
+    assert_int_equal(answer("RESHARD_SIMD", "avx512", of_a_tensor), TAKEN);
     assert_int_equal(answer("RESHARD_SIMD", "generic", of_threads), TAKEN);
 }
 

@@ -20,7 +20,7 @@ static void run_all_processes(rsh_rank_fn fn, void *ctx) {
         run_processes(process_counts[i], fn, ctx);
 }
 
-/* Memory that forked processes share with the test. */
+/* Allocates memory that forked processes share with the test. */
 static void *share(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(p != MAP_FAILED);
@@ -59,7 +59,8 @@ static void allreduce_adds_over_all_ranks(void **state) {
     run_all_processes(adds, NULL);
 }
 
-/* From everybody to everybody, from private memory and from the arena, small and larger than the staging buffer. */
+/* Exchanges between all ranks, from private memory and from the arena, with messages smaller and larger than the
+ * staging buffer. */
 static rsh_status exchanges(void *ctx, rsh_comm *c) {
     (void)ctx;
     static const size_t sizes[] = {0, 1, 1000, 1500000};
@@ -235,15 +236,15 @@ static void a_rank_that_fails_is_quoted(void **state) {
     assert_string_equal(rsh_error_detail(), "a reason of its own");
 }
 
-/* What a test of deaths shares with its processes. */
+/* Data that a test of deaths shares with its processes. */
 typedef struct deaths {
-    atomic_long naps; /* of the survivor that slept most often before it heard */
+    atomic_long naps; /* sleeps of the survivor that slept most often before it learned of the death */
     atomic_int heard;
     int victim;
-    long after; /* microseconds */
+    long after; /* delay in microseconds */
 } deaths;
 
-/* How often this process has slept. */
+/* Returns how often this process has slept. */
 static long sleeps(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -272,8 +273,9 @@ static rsh_status works_until_somebody_dies(void *ctx, rsh_comm *c) {
     atomic_fetch_add(&d->heard, 1);
     return RSH_OK;
 }
-/* A nap takes a twentieth of a second, on a busy machine longer, so time is counted in naps; `bigtest kill` prints
- * seconds.  Naps that a survivor takes while the victim has no core to die on count too: hence several attempts. */
+/* A sleep takes a twentieth of a second, or longer on a busy machine, so time is counted in sleeps; `bigtest kill`
+ * prints seconds.  Sleeps of a survivor also count while the victim gets no core to die on, so there are several
+ * attempts. */
 enum { NAPS_OF_A_SECOND = 20, ATTEMPTS = 10 };
 static void survivors_hear_within_a_second_of_naps_that_a_rank_was_killed(void **state) {
     (void)state;
@@ -319,7 +321,7 @@ static void nothing_is_left_behind(void **state) {
     assert_int_equal(errno, ECHILD);
 }
 
-/* ---- finding one another ---- */
+/* ---- how processes find one another ---- */
 
 /* Another run of this test may be on this machine. */
 static void name_job(char job[64], const char *word) { snprintf(job, 64, "%s %ld", word, (long)getpid()); }

@@ -26,7 +26,7 @@ static rsh_status backwards(void *ctx, rsh_comm *c) {
     rsh_comm *turned = NULL, *same = NULL;
     RSH_TRY(rsh_comm_split(c, 7, -me, &turned));
     CHECK(rsh_comm_rank(turned) == n - 1 - me && rsh_comm_size(turned) == n);
-    RSH_TRY(rsh_comm_split(c, 7, 3, &same)); /* equal keys: by rank */
+    RSH_TRY(rsh_comm_split(c, 7, 3, &same)); /* equal keys: sorted by rank */
     CHECK(rsh_comm_rank(same) == me);
     RSH_TRY(rsh_comm_barrier(turned));
     RSH_TRY(rsh_comm_free(turned));
@@ -51,7 +51,7 @@ static void a_negative_colour_gives_no_comm(void **state) {
     run_all_counts(stays_out, NULL);
 }
 
-/* Halve until alone; all levels are alive together, and the calls of sibling groups do not meet. */
+/* Splits in halves until a rank is alone.  All levels exist at once, and calls of sibling groups do not interfere. */
 static rsh_status halve(rsh_comm *c, int path) {
     int me = rsh_comm_rank(c), n = rsh_comm_size(c);
     for (int i = 0; i <= path % 3; i++) RSH_TRY(rsh_comm_barrier(c)); /* siblings make different numbers of calls */
@@ -72,7 +72,7 @@ static void splits_nest_down_to_single_ranks(void **state) {
     run_all_counts(nested, NULL);
 }
 
-/* A comm outlives the one it came from. */
+/* A comm outlives the comm that it was split from. */
 static rsh_status outlives(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_comm *copy = NULL, *second = NULL;
@@ -100,7 +100,7 @@ static void a_null_result_on_one_rank_is_refused_by_all(void **state) {
     run_ranks(3, null_result, NULL);
 }
 
-/* Groups of their own inside a rank: rsh_run within rsh_run. */
+/* A rank makes groups of its own: rsh_run inside rsh_run. */
 static rsh_status inner(void *ctx, rsh_comm *c) {
     atomic_int *count = ctx;
     atomic_fetch_add(count, 1);

@@ -1,4 +1,4 @@
-/* Comms on wires: nodes, messages between them, and what the other engines' tests do not see. */
+/* Comms on wires: nodes, messages between nodes, and what the tests of other engines do not cover. */
 #include "ranks.h"
 #include "sanitized.h"
 
@@ -27,7 +27,7 @@ static void nodes_are_numbered_in_order_of_their_lowest_ranks(void **state) {
     assert_int_equal(run_on_nodes(3, NULL, knows_nodes, one), RSH_OK);
 }
 
-/* Each rank publishes a number; ranks of its node read it, others cannot. */
+/* Each rank publishes a number; ranks of its node can read it, other ranks cannot. */
 static rsh_status reads_its_node(void *ctx, rsh_comm *c) {
     (void)ctx;
     int *mine = c->ops->shared_alloc(c, 64);
@@ -51,7 +51,7 @@ static void memory_is_read_within_a_node_only(void **state) {
     assert_int_equal(run_on_nodes(3, NULL, reads_its_node, NULL), RSH_OK);
 }
 
-/* A ring of messages, several under way, short and long. */
+/* Sends messages around a ring, several at once, short and long. */
 static rsh_status sends_around(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { N = 6 };
@@ -86,7 +86,7 @@ static void messages_between_nodes_keep_their_order(void **state) {
     assert_int_equal(run_on_nodes(4, two_and_two, sends_around, NULL), RSH_OK);
 }
 
-/* Rank 0 fails; others learn it when they ask, wherever they are, and their receives are cancelled. */
+/* Rank 0 fails.  The other ranks learn of it when they ask, on any node, and their receives are cancelled. */
 static rsh_status asks(void *ctx, rsh_comm *c) {
     (void)ctx;
     if (c->rank == 0) {
@@ -113,7 +113,7 @@ static void a_question_names_the_rank_that_failed(void **state) {
     assert_int_equal(run_on_nodes(3, each_alone, asks, NULL), RSH_EIO);
 }
 
-/* Sentences of a node's comm name ranks as the whole comm counts them. */
+/* Error messages of a node's comm name ranks by their numbers in the whole comm. */
 static rsh_status waits_within_its_node(void *ctx, rsh_comm *c) {
     rshi_flag *flag = ctx;
     if (c->rank == 3) return rshi_fail(RSH_EKEY, "no key");
@@ -129,7 +129,7 @@ static void a_rank_of_a_node_is_named_by_its_rank_in_the_comm(void **state) {
     assert_int_equal(run_on_nodes(4, two_and_two, waits_within_its_node, &flag), RSH_EKEY);
 }
 
-/* Messages in pieces: nobody has a gigabyte to spare here. */
+/* Sends messages in pieces, because no rank has room for a gigabyte. */
 static rsh_status in_pieces(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { BYTES = 100000 };
@@ -151,7 +151,7 @@ static void long_messages_travel_in_pieces(void **state) {
     assert_int_equal(run_on_nodes(3, each_alone, in_pieces, NULL), RSH_OK);
 }
 
-/* A split keeps ranks of a node on one node, and turns into one node where it can. */
+/* A split keeps ranks of a node on one node, and becomes a comm of one node if it can. */
 static rsh_status splits_by_node(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_comm *mine = NULL, *across = NULL;
@@ -172,11 +172,11 @@ static void a_split_keeps_ranks_of_a_node_together(void **state) {
     assert_int_equal(run_on_nodes(6, odd, splits_by_node, NULL), RSH_OK);
 }
 
-/* A rank that makes nothing of its comm gives the others an error, not a wait. */
+/* If a rank fails to make its comm, the others get an error and do not wait. */
 typedef struct wiring {
     rsh_wire wires[3];
     rshi_node *near[3];
-    int64_t which; /* allocation of rank 1 that fails */
+    int64_t which; /* number of the allocation of rank 1 that fails */
     atomic_int made;
 } wiring;
 static rsh_status makes_comm(void *ctx, rsh_comm *helper) {
@@ -205,9 +205,9 @@ static void a_rank_without_memory_for_its_comm_is_named_by_the_others(void **sta
     assert_true(w.which > 3);
 }
 
-/* ---- rsh_comm_wire: threads that meet as processes would ---- */
+/* ---- rsh_comm_wire: threads that find one another as processes do ---- */
 
-/* Four arenas as seen by four ranks, in one process. */
+/* Checks that the address range has room for four arenas that four ranks map, in one process. */
 static void needs_address_range(void) {
 #ifdef SANITIZED_THREAD
     skip_test("sanitizer", "the thread sanitizer leaves too little address space for the arenas of four ranks");
@@ -244,7 +244,7 @@ static void ranks_of_one_host_share_a_node(void **state) {
     }
 }
 
-/* Every allocation of rank 1 fails once: it refuses or its node falls apart, and nobody waits. */
+/* Every allocation of rank 1 fails once: it returns an error or its node is divided, and no rank waits. */
 typedef struct shortage {
     rsh_wire wires[3];
     int64_t which;
@@ -253,7 +253,7 @@ typedef struct shortage {
 static rsh_status makes_whole_comm(void *ctx, rsh_comm *helper) {
     shortage *s = ctx;
     rsh_comm *c = NULL;
-    s->wires[helper->rank].host = helper->rank == 2; /* rank 1 is alone but for rank 0 */
+    s->wires[helper->rank].host = helper->rank == 2; /* rank 1 can share memory only with rank 0 */
     if (helper->rank == 1) rsh_alloc_fail_at(s->which);
     rsh_status st = rsh_comm_wire(&s->wires[helper->rank], &c);
     rsh_alloc_fail_at(-1);
@@ -269,7 +269,7 @@ static rsh_status makes_whole_comm(void *ctx, rsh_comm *helper) {
 }
 static void making_a_comm_on_a_wire_survives_every_failed_allocation(void **state) {
     (void)state;
-    setenv("RESHARD_TIMEOUT", "6", 1); /* rank 0 waits a third of it for a rank 1 that has no memory to come */
+    setenv("RESHARD_TIMEOUT", "6", 1); /* rank 0 waits a third of it for rank 1, which has no memory to join */
     shortage s = {0};
     for (; !s.whole && s.which < 100; s.which++) {
         assert_int_equal(mailbox_wires(3, s.wires), RSH_OK);

@@ -1,10 +1,10 @@
-/* Every pair of dtypes against the definition: exhaustive for 8- and 16-bit sources, edges and random bits for the
- * others. */
+/* Every pair of dtypes compared with the definition: exhaustive for 8- and 16-bit sources, edges and random bits for
+ * the others. */
 #include "copy/copy.h"
 #include "random_case.h"
 #include "reference.h"
 
-#define MOST 200000 /* elements of a source list */
+#define MOST 200000 /* elements of a list of sources */
 
 static char source[MOST * 16], result[MOST * 16];
 static size_t count;
@@ -22,7 +22,8 @@ static void add_every_code(rsh_dtype t) {
 
 static void add_integer(rsh_dtype t, uint64_t x) { add(t, &x); }
 
-/* Powers of two and their neighbours, odd patterns below the rounding position of every float type, random widths. */
+/* Adds powers of two and their neighbours, odd patterns below the rounding position of every float type, and numbers of
+ * random width. */
 static void add_integers(rsh_dtype t) {
     for (int b = 0; b < 64; b++)
         for (int low = 0; low < 64; low++)
@@ -42,7 +43,7 @@ static void add_real(rsh_dtype t, double x) {
         add(RSH_F64, &x);
 }
 
-/* The number, its negative, and what lies next to both. */
+/* Adds a number, its negative, and the neighbours of both. */
 static void add_around(rsh_dtype t, double x) {
     bool single = t == RSH_F32;
     double up = single ? (double)nextafterf((float)x, INFINITY) : nextafter(x, INFINITY);
@@ -51,7 +52,7 @@ static void add_around(rsh_dtype t, double x) {
     for (int i = 0; i < 3; i++) add_real(t, all[i]), add_real(t, -all[i]);
 }
 
-/* All numbers of a small format and the middles between them. */
+/* Adds all numbers of a small format and the midpoints between them. */
 static void add_ties(rsh_dtype t, rsh_dtype target) {
     small_format f = {0};
     assert_true(reference_is_small(target, &f));

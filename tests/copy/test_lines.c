@@ -1,6 +1,6 @@
-/* Transposes that are written in whole lines, of every unit and with a conversion, against a loop over elements: odd
- * extents, destinations at every place of a line, more rows than are walked at once.  Every byte around the destination
- * is watched, and the bits are those of single elements. */
+/* Transposes that are written in whole lines, with every unit and with a conversion, compared with a loop over
+ * elements.  Cases have odd extents, destinations at every offset in a line, and more rows than a band.  Every byte
+ * around the destination is checked, and the bits equal those of single elements. */
 #include "copy/copy.h"
 #include "random_case.h"
 
@@ -12,14 +12,14 @@
 
 static char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
 
-/* dst[r][c] = src[c][r]; steps and places in bytes. */
+/* dst[r][c] = src[c][r]; steps and offsets in bytes. */
 typedef struct scene {
     rsh_dtype from, to;
     int64_t rows, cols, to_at, to_row, from_at, from_col;
 } scene;
 
-/* Random bits; as f32, now and then a number that lies in the middle between two of bf16, or a NaN or an infinity of
- * either sign. */
+/* Fills the source with random bits.  As f32, some elements are midpoints between two numbers of bf16, NaNs, or
+ * infinities of either sign. */
 static void fill_source(void) {
     for (size_t i = 0; i < ROOM; i += 4) {
         uint32_t word = (uint32_t)random_bits(), kind = (uint32_t)random_in(0, 7);
@@ -63,8 +63,8 @@ static void check(const scene *s) {
                            (long long)s->to_at, (long long)s->to_row, (long long)i);
 }
 
-/* Source and destination end with their buffers now and then, so that a sanitizer notices what is read or written
- * beyond. */
+/* Places source and destination.  Sometimes they end with their buffers, so that a sanitizer notices accesses beyond
+ * the end. */
 static bool place(scene *s) {
     int64_t a = (int64_t)rsh_dtype_size(s->from), b = (int64_t)rsh_dtype_size(s->to);
     int64_t wide = random_in(0, 1) ? (s->cols * b + 63) / 64 * 64 : s->cols * b + b * random_in(0, 9);
@@ -107,7 +107,7 @@ static void planes_of_more_rows_than_a_band_are_transposed(void **state) {
     }
 }
 
-/* Every distance of a destination row from the start of a line, whole tiles and one column more or less. */
+/* Destination rows start at every offset in a line, with whole tiles and with one column more or less. */
 static void rows_start_anywhere_in_a_line(void **state) {
     (void)state;
     fill_source();

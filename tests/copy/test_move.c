@@ -1,4 +1,4 @@
-/* Random N-D moves against a loop over single elements; every byte around the destination is watched. */
+/* Random N-D moves compared with a loop over single elements; every byte around the destination is checked. */
 #include "copy/copy.h"
 #include "random_case.h"
 
@@ -10,7 +10,8 @@
 
 static char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
 
-/* One side of a case: where element 0 lies in its buffer, and byte strides of the dims in the case's own order. */
+/* One side of a case: the offset of element 0 in its buffer, and the byte strides of the dims in the case's own
+ * order. */
 typedef struct side {
     int64_t base;
     int64_t stride[RSHI_MOVE_DIMS];
@@ -37,8 +38,8 @@ static void shuffle(int nd, int *order) {
     }
 }
 
-/* Dims laid out from fastest to slowest in some order, with gaps and reversals now and then; false if it does not fit.
- */
+/* Lays out dims from fastest to slowest in some order, sometimes with gaps or reversed; returns false if they do not
+ * fit. */
 static bool lay_out(const shape *s, bool in_order, bool may_repeat, side *out) {
     int order[RSHI_MOVE_DIMS];
     shuffle(s->nd, order);
@@ -71,7 +72,7 @@ static int64_t address(const shape *s, const side *side, int64_t element) {
     return at;
 }
 
-/* Run a prepared move whole, or in pieces of a random dim. */
+/* Runs a prepared move as a whole, or in pieces along a random dim. */
 static void run_pieces(const rshi_move *m, int first, char *dst, const char *src) {
     if (m->nsrc && !src) fail();
     int64_t index[RSHI_MOVE_DIMS] = {0};
@@ -111,7 +112,7 @@ static rshi_move describe(const shape *s, const side *to, const side *from, int6
 
 enum { PLAIN, STREAM, COLD, WAYS };
 
-/* A run that a cold move may carry along, at any place in buffers of its own. */
+/* Bytes of a run that a cold move may copy as an aside, between buffers of its own. */
 #define ASIDE 8192
 static char aside_from[ASIDE], aside_to[ASIDE], aside_expected[ASIDE];
 
@@ -124,7 +125,7 @@ static rshi_aside random_aside(void) {
     return (rshi_aside){aside_to + at, aside_from + 200 - at, (size_t)left};
 }
 
-/* What a move has carried along is right, and so is what comes after. */
+/* Checks that what a move has copied as an aside is right, and completes the aside. */
 static void end_aside(rshi_aside *a) {
     int64_t moved = a->dst - aside_to;
     if (moved > 200 && memcmp(aside_to, aside_expected, (size_t)moved)) fail_with_seed("what was carried is wrong");
@@ -133,7 +134,7 @@ static void end_aside(rshi_aside *a) {
     if (a->left || memcmp(aside_to, aside_expected, ASIDE)) fail_with_seed("a run that was carried along is wrong");
 }
 
-/* Prepare and run one case; the kernel it took. */
+/* Prepares and runs one case; returns the kernel that was used. */
 static rshi_kernel try_copy(const shape *s, const side *to, const side *from, int way) {
     int64_t ss[RSHI_MOVE_DIMS];
     rshi_move m = describe(s, to, from, ss);
@@ -165,7 +166,7 @@ static void fill_source(void) {
     }
 }
 
-/* How often each kernel was taken is added to seen[]. */
+/* Counts in seen[] how often each kernel was used. */
 static void random_moves(int cases, int most_dims, int64_t most, bool dst_in_order, bool src_in_order, int *seen) {
     fill_source();
     for (int i = 0; i < cases; i++) {
@@ -212,7 +213,7 @@ static void a_permuted_move_of_three_dims_equals_the_reference(void **state) {
     assert_true(seen[RSHI_KERNEL_TRANSPOSE]);
 }
 
-/* Strips of a matrix, the commonest move of all. */
+/* Strips of a matrix, which are the most frequent move. */
 static void rows_of_every_length_equal_the_reference(void **state) {
     (void)state;
     fill_source();
@@ -235,7 +236,7 @@ static void long_rows_that_are_cold_carry_a_run_along(void **state) {
     m.aside = &aside;
     rshi_move_prepare(&m, 0);
     rshi_move_run(&m, 0, 0, m.n[0], to_memory, &src);
-    assert_true(aside.left < 64); /* whole lines go along */
+    assert_true(aside.left < 64); /* all whole lines have been copied */
 }
 
 static void a_fill_writes_its_value_and_nothing_else(void **state) {

@@ -1,10 +1,10 @@
-/* Every op on every dtype, and conversions on the way, against one element at a time in plain C. */
+/* Every op on every dtype, with conversions, compared with plain C that processes one element at a time. */
 #include "copy/copy.h"
 #include "random_case.h"
 #include "reference.h"
 
 #define MOST_SOURCES 20
-#define ELEMENTS     1500 /* more than a tile, not a multiple of anything */
+#define ELEMENTS     1500 /* more than a tile, and not a multiple of anything */
 #define SPREAD       3    /* source strides are up to this many elements */
 
 static char sources[MOST_SOURCES][ELEMENTS * SPREAD * 16 + 64];
@@ -31,7 +31,7 @@ static double real_op(rsh_op op, bool single, double a, double b) {
     double y;
     if (op == RSH_OP_MIN || op == RSH_OP_MAX) {
         if (isnan(a) || isnan(b)) return (double)NAN;
-        return (op == RSH_OP_MIN ? b < a : b > a) ? b : a; /* of 0 and -0 the first stays */
+        return (op == RSH_OP_MIN ? b < a : b > a) ? b : a; /* of 0 and -0 the first one stays */
     }
     if (!single) return op == RSH_OP_SUM ? a + b : a * b;
     y = op == RSH_OP_SUM ? (double)((float)a + (float)b) : (double)((float)a * (float)b);
@@ -51,7 +51,7 @@ static void reduce_integers(const rshi_move *m, const char *const *at, char *out
     for (int k = 1; k < m->nsrc; k++) {
         acc = integer_op(m->op, is_signed, acc, read_integer(m->from, at[k]));
         memcpy(narrow, &acc, 8);
-        acc = read_integer(m->from, narrow); /* wraps at the width of the type */
+        acc = read_integer(m->from, narrow); /* wraps to the width of the type */
     }
     memcpy(narrow, &acc, 8);
     reference_convert(m->from, narrow, m->to, out);
@@ -111,7 +111,7 @@ static void reduce_reference(const rshi_move *m, const char *const *at, char *ou
 
 /* ---- cases ---- */
 
-/* Small numbers, so that sums are interesting, with raw bits (NaN, infinity, wrap) now and then. */
+/* Fills a source with small numbers, so that sums do not overflow, and sometimes raw bits (NaN, infinity, overflow). */
 static void fill_source(rsh_dtype t, char *p, size_t n) {
     rsh_dtype part = reference_component(t);
     size_t size = rsh_dtype_size(part), count = n * rsh_dtype_size(t) / size;
@@ -124,7 +124,7 @@ static void fill_source(rsh_dtype t, char *p, size_t n) {
     }
 }
 
-/* Every NaN becomes the one that reductions give. */
+/* Replaces every NaN by the one that reductions return. */
 static void settle(rsh_dtype t, char *element) {
     static const struct {
         rsh_dtype part;
@@ -138,7 +138,8 @@ static void settle(rsh_dtype t, char *element) {
             if (isnan(reference_read(part, element + at))) memcpy(element + at, &nans[k].nan, size);
 }
 
-/* One source that nothing is divided by is a copy, which keeps its bits, or a conversion, where any NaN will do. */
+/* A single source that is not divided is copied, which keeps its bits, or converted, in which case any NaN is
+ * allowed. */
 static bool is_expected(const rshi_move *m, const char *source, char *expected, const char *found) {
     bool alone = m->nsrc == 1 && m->divisor <= 1;
     if (alone && m->from == m->to) return !memcmp(source, found, rsh_dtype_size(m->to));
@@ -242,7 +243,7 @@ static void nan_wins_in_min_and_max_wherever_it_stands(void **state) {
         }
 }
 
-/* Sources in column order, destination in row order, bf16 summed to f32: gather, widen, add and store in one go. */
+/* Sources in column order, destination in row order, bf16 summed to f32: one pass gathers, widens, adds and stores. */
 static void transposed_sources_reduce_and_convert(void **state) {
     (void)state;
     enum { ROWS = 70, COLS = 90 };
@@ -268,7 +269,7 @@ static void transposed_sources_reduce_and_convert(void **state) {
         }
 }
 
-/* The identity leaves every value alone, except that min and max of NaN are NaN anyway. */
+/* The identity does not change any value, except that min and max of NaN are NaN in any case. */
 static void the_identity_changes_nothing(void **state) {
     (void)state;
     for (int op = RSH_OP_SUM; op < RSH_OP_COUNT; op++)
@@ -282,7 +283,7 @@ static void the_identity_changes_nothing(void **state) {
                 if (t == RSH_BOOL) value[0] = value[0] != 0;
                 const char *at[2] = {(const char *)identity, value};
                 rshi_move m = {.nsrc = 2, .from = (rsh_dtype)t, .to = (rsh_dtype)t, .op = (rsh_op)op};
-                if (op == RSH_OP_PROD && reference_is_complex((rsh_dtype)t)) continue; /* 0 times infinity */
+                if (op == RSH_OP_PROD && reference_is_complex((rsh_dtype)t)) continue; /* 0 times infinity is NaN */
                 reduce_reference(&m, at, out);
                 long double x = reference_read(reference_component((rsh_dtype)t), value);
                 bool zero = x == 0 && op == RSH_OP_SUM; /* 0 + -0 is 0 */

@@ -1,4 +1,4 @@
-/* Weaves of random rows against a loop over bytes; every byte around the destination is watched. */
+/* Weaves of random rows compared with a loop over bytes; every byte around the destination is checked. */
 #include "copy/copy.h"
 #include "random_case.h"
 
@@ -11,20 +11,20 @@
 
 static _Alignas(64) char from_memory[ROOM], to_memory[ROOM], expected[ROOM];
 
-/* Rows of one source: planes x rows x run, the source at `at` with its own steps. */
+/* Rows of one source: planes x rows x run, with the source at `at` and its own steps. */
 typedef struct thread_of_rows {
     int64_t at, run, rows, plane_step, row_step;
 } thread_of_rows;
 
 typedef struct scene {
     int n;
-    int64_t unit, planes, round, plane_step, at; /* of the destination, in bytes */
+    int64_t unit, planes, round, plane_step, at; /* steps and offset of the destination in bytes */
     thread_of_rows of[MOST];
 } scene;
 
 static scene any_scene(void) {
     scene s = {.n = (int)random_in(2, MOST), .unit = (int64_t)1 << random_in(0, 3), .planes = random_in(2, 11)};
-    bool lines = random_in(0, 1), gaps = random_in(0, 1); /* in all sources */
+    bool lines = random_in(0, 1), gaps = random_in(0, 1); /* the same in all sources */
     int64_t rows = random_in(2, 30);
     for (int k = 0; k < s.n; k++) {
         thread_of_rows *t = &s.of[k];
@@ -60,7 +60,7 @@ static rshi_move describe(const scene *s, int k, int64_t *ss) {
     return m;
 }
 
-/* The first `count` rows of every plane of every source, and one more of the first `tail` sources. */
+/* Computes the first `count` rows of every plane of every source, and one more row of the first `tail` sources. */
 static void expect(const scene *s, int64_t count, int tail) {
     int64_t offset = 0;
     memset(expected, GUARD, ROOM);
@@ -72,7 +72,7 @@ static void expect(const scene *s, int64_t count, int tail) {
                        (size_t)s->of[k].run);
 }
 
-/* Whole, or plane by plane in two pieces. */
+/* Runs the move as a whole, or plane by plane in two pieces. */
 static void run_woven(const scene *s, const rshi_move *m) {
     const char *src[MOST];
     for (int k = 0; k < s->n; k++) src[k] = from_memory + s->of[k].at;
@@ -90,9 +90,9 @@ static void run_woven(const scene *s, const rshi_move *m) {
     rshi_copy_fence();
 }
 
-static int tails; /* weaves whose last round some sources have alone */
+static int tails; /* number of weaves in which only some sources have a last row */
 
-/* True: the moves could be woven. */
+/* Returns true if the moves could be woven. */
 static bool try_weave(const scene *s) {
     rshi_move part[MOST], whole;
     const rshi_move *list[MOST];
@@ -118,7 +118,7 @@ static void rows_of_several_sources_are_woven(void **state) {
     random_start();
     for (size_t i = 0; i < ROOM; i++) from_memory[i] = (char)random_bits();
     int woven = 0;
-    for (int tried = 0; woven < 200; tried++) { /* more than every second one is */
+    for (int tried = 0; woven < 200; tried++) { /* more than half of the cases are woven */
         scene s = any_scene();
         assert_true(tried < 4000);
         woven += fits(&s) && try_weave(&s);

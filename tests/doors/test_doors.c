@@ -1,6 +1,6 @@
-/* Doors: every public function refuses NULL and enums out of range, or answers as its header says.
+/* Doors: every public function rejects NULL and enums out of range, or returns what its header says.
  *
- * The calls are written by door_calls.py from the headers; what a call needs beside the wrong argument is made here. */
+ * door_calls.py generates the calls from the headers; this file makes the other arguments that a call needs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,12 +16,12 @@
 #include <reshard/mpi.h>
 #endif
 
-struct saved { /* what a sink got */
+struct saved { /* what was written to a sink */
     char *data;
     size_t bytes;
 };
 
-/* One valid argument of each type, named as the type is. */
+/* One valid argument of each type; the members have the names of the types. */
 static struct things {
     rsh_comm *rsh_comm;
     rsh_pool *rsh_pool;
@@ -56,7 +56,7 @@ static struct things {
     rsh_partial *rsh_partial;
     rsh_tensor_meta *rsh_tensor_meta;
     rsh_value *rsh_value, *other_value, *sharded_value;
-    rsh_grad_call *rsh_grad_call; /* NULL: there is one only while an op runs */
+    rsh_grad_call *rsh_grad_call; /* NULL: a call exists only while an op runs */
     rsh_value *rsh_value_list[1];
     const rsh_layout *rsh_layout_list[1];
     const rsh_tensor *rsh_tensor_list[1];
@@ -64,7 +64,7 @@ static struct things {
     const rsh_sharded *rsh_sharded_list[1];
     const rsh_partial *rsh_partial_list[1];
     rsh_plan_opts rsh_plan_opts;
-    rsh_transfer rsh_transfer; /* of a single element */
+    rsh_transfer rsh_transfer; /* with a single element */
     rsh_transfer_end rsh_transfer_end;
     rsh_sink rsh_sink;
     rsh_layout_desc rsh_layout_desc;
@@ -137,7 +137,7 @@ static rsh_status kind_build(const void *self, int ndim, const int64_t *size, co
 static const char *const unsaid = "no sentence";
 static const char *before(void) { rsh_fail(RSH_EVALUE, unsaid); return unsaid; }
 
-/* The status, and with a refusal a sentence of its own. */
+/* Checks the status; if the call fails, it must set an error message. */
 #define answers(expected, call)                                                                                        \
     do {                                                                                                               \
         before();                                                                                                      \
@@ -162,7 +162,7 @@ static rsh_value *fresh_value(void) {
 
 #include "door_calls.inc"
 
-static const int no_value[2] = {99, -3}; /* of any enum */
+static const int no_value[2] = {99, -3}; /* values that no enum has */
 
 static void enums_of_a_description_are_checked(void **state) {
     (void)state;
@@ -203,7 +203,7 @@ static void enums_of_properties_are_checked(void **state) {
         answers(RSH_EVALUE, rsh_spec_build(have.rsh_spec, 2, have.shape, &layout, &got));
         rsh_torch_tensor *tensor = NULL;
         rsh_torch_opts opts = RSH_TORCH_OPTS_INIT;
-        opts.props = format; /* metadata keep any memory format until they are saved */
+        opts.props = format; /* metadata may have any memory format until they are saved */
         answers(RSH_EVALUE, rsh_torch_empty(have.rsh_spec, 2, have.shape, &opts, &tensor));
     }
 }
@@ -405,7 +405,7 @@ static int unmake(void **state) {
 }
 
 #ifdef DOORS_MPI
-/* What begins and ends MPI happens once, so it is called by hand. */
+/* MPI can be started and ended only once, so these functions are called by hand. */
 static void without_a_place_for_the_comm_mpi_begins_all_the_same(void **state) {
     (void)state;
     int begun = 0;

@@ -1,6 +1,6 @@
-/* Doors of libreshard-nn: every function refuses NULL and enums out of range, or answers as its header says.
+/* Doors of libreshard-nn: every function rejects NULL and enums out of range, or returns what its header says.
  *
- * The calls are written by door_calls.py from the headers; what a call needs beside the wrong argument is made here. */
+ * door_calls.py generates the calls from the headers; this file makes the other arguments that a call needs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <reshard/nn.h>
 
-/* One valid argument of each type, named as the type is, and those that single functions want. */
+/* One valid argument of each type, which has the name of the type, and arguments that only single functions need. */
 static struct things {
     rsh_comm *rsh_comm;
     rsh_value *rsh_value; /* [4, 4] */
@@ -74,7 +74,7 @@ static rsh_status empty_plan(void *ctx, rsh_module *m, rsh_sharding_plan **out) 
     (void)ctx, (void)m;
     return rsh_sharding_plan_new(out);
 }
-/* A name that the module does not have yet. */
+/* Returns a name that the module does not have yet. */
 static const char *fresh_name(void) {
     static char name[16];
     static int n;
@@ -84,7 +84,7 @@ static const char *fresh_name(void) {
 
 static const char *const unsaid = "no sentence";
 
-/* The status, and with a refusal a sentence of its own. */
+/* Checks the status; if the call fails, it must set an error message. */
 #define answers(expected, call)                                                                                        \
     do {                                                                                                               \
         rsh_fail(RSH_EVALUE, unsaid);                                                                             \

@@ -1,4 +1,4 @@
-/* Colours: far enough apart, also for readers who see two kinds of colours only. */
+/* Colours: they must be clearly different, even for readers who lack one kind of cones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ typedef struct colour {
     double red, green, blue; /* linear light */
 } colour;
 
-/* Linear light as seen without one kind of cones (Machado, Oliveira and Fernandes, 2009), and as it is. */
+/* Linear light as seen by readers who lack one kind of cones (Machado, Oliveira and Fernandes, 2009), and as it is. */
 static const double eyes[3][3][3] = {
     {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
     {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
@@ -31,7 +31,7 @@ static colour seen(colour c, int eye) {
                     positive(m[2][0] * c.red + m[2][1] * c.green + m[2][2] * c.blue)};
 }
 
-/* Oklab (Ottosson, 2020): distances are about as large as they look; 0.02 is just visible. */
+/* Converts to Oklab (Ottosson, 2020), in which distances correspond to visible differences; 0.02 is just visible. */
 static void oklab(colour c, double out[3]) {
     double l = cbrt(0.4122214708 * c.red + 0.5363325363 * c.green + 0.0514459929 * c.blue);
     double m = cbrt(0.2119034982 * c.red + 0.6806995451 * c.green + 0.1073969566 * c.blue);
@@ -68,7 +68,7 @@ static double light(const char *hex) {
     return x <= 0.04045 ? x / 12.92 : pow((x + 0.055) / 1.055, 2.4);
 }
 
-/* Of the boxes that ranks hold, in order; how many. */
+/* Lists the colours of the boxes that ranks hold, in order; returns their number. */
 static int colours_of(const char *text, colour *out) {
     rsh_layout *l = NULL;
     char *svg = calloc(1, 1);
@@ -118,7 +118,7 @@ static void replicas_have_one_colour_and_only_cuts_give_others(void **state) {
     expect_apart("f32[6, 4] boxes 3:[0:3,0:2] 9:[3:6,0:2] 4:[0:6,2:4]", 3, 0.08);
 }
 
-/* Ranks that share some segments only have colours of their own; what they share has the first one's. */
+/* Ranks that share only some segments have different colours; a shared segment has the colour of its first rank. */
 static void ranks_that_share_a_segment_are_told_apart(void **state) {
     (void)state;
     colour c[64];
@@ -129,7 +129,8 @@ static void ranks_that_share_a_segment_are_told_apart(void **state) {
     assert_true(apart(c[5], c[2]) < 1e-9 && apart(c[7], c[2]) < 1e-9);
 }
 
-/* Of a mesh: the same hue along one axis, the same shade along the other, so that rows differ as columns do not. */
+/* On a mesh, ranks along one axis have the same hue and ranks along the other the same shade, so rows and columns
+ * differ in different ways. */
 static void one_axis_gives_the_hue_the_other_the_shade(void **state) {
     (void)state;
     colour c[64];
@@ -139,9 +140,9 @@ static void one_axis_gives_the_hue_the_other_the_shade(void **state) {
         for (int k = 1; k < 3; k++) {
             oklab(c[3 * row + k - 1], x);
             oklab(c[3 * row + k], y);
-            assert_true(y[0] > x[0] + 0.04); /* lighter */
+            assert_true(y[0] > x[0] + 0.04); /* y is lighter */
             double turn = atan2(x[2], x[1]) - atan2(y[2], y[1]);
-            assert_true(fabs(turn) < 0.35); /* in radians: still the same hue */
+            assert_true(fabs(turn) < 0.35); /* an angle in radians: the hue is still the same */
         }
 }
 

@@ -1,4 +1,4 @@
-/* Pictures: what they show, how wide they are, and what happens when they cannot be made. */
+/* Pictures: what they show, how wide they are, and what happens if they cannot be made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,12 @@
 #include <reshard/alloc.h>
 #include <reshard/draw.h>
 
-/* ---- a sink that keeps what it gets, and can be full ---- */
+/* ---- a sink that stores what it gets, and may be full ---- */
 
 typedef struct paper {
     char *text;
     size_t length, held;
-    size_t room; /* 0: no end */
+    size_t room; /* 0: unlimited */
 } paper;
 
 static int write_paper(void *ctx, const char *text, size_t length) {
@@ -143,7 +143,7 @@ static void repeats_are_collapsed_and_counted(void **state) {
     free(text);
 }
 
-/* What repeats is a round of blocks; what does not repeat is left out without a number. */
+/* A gap that repeats a round of blocks has a number; any other gap has none. */
 static void gaps_say_what_repeats(void **state) {
     (void)state;
     char *dealt = draw(&(move){"u8[1200/x:10] on x=4", "u8[1200/x:15] on x=4"}, RSH_PICTURE_SVG);
@@ -163,9 +163,10 @@ static void dims_that_are_not_drawn_are_named(void **state) {
 }
 
 static void expect_in_every_form(const move *m, const char *label, const char *before, const char *after) {
-    for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_SVG; form++) { /* a page's script makes its sentences */
+    /* in a page the script writes these sentences */
+    for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_SVG; form++) {
         char *picture = draw(m, (rsh_picture_format)form);
-        bool plain = form == RSH_PICTURE_TEXT; /* which has no tips */
+        bool plain = form == RSH_PICTURE_TEXT; /* text has no tooltips */
         if (!strstr(picture, label)) fail_msg("form %d does not say \"%s\"", form, label);
         if (!plain && !strstr(picture, before)) fail_msg("form %d does not say \"%s\"", form, before);
         if (!plain && !strstr(picture, after)) fail_msg("form %d does not say \"%s\"", form, after);
@@ -190,7 +191,7 @@ static void replicas_of_a_sum_are_not_added_to_it(void **state) {
                          "sum of ranks 1,5 or 3,7 to 0");
 }
 
-/* What stays partial is moved, not combined. */
+/* Contributions that stay partial are moved, not combined. */
 static void contributions_that_stay_apart_are_not_combined(void **state) {
     (void)state;
     const move m = {"f32[64, 64] on dp=2,tp=4 sum(tp)", "f32[64/dp, 64] on dp=2,tp=4 sum(tp)"};
@@ -238,7 +239,7 @@ static void a_destination_shows_where_its_cells_come_from(void **state) {
     free(svg);
 }
 
-/* Indices of the ticks beside one panel of an SVG picture; number 0 is the left one. */
+/* Returns the indices of the ticks beside one panel of an SVG picture; panel 0 is on the left. */
 static void ticks_of(const char *svg, int panel, char *out, size_t room) {
     *out = '\0';
     for (const char *t = strstr(svg, "<text class=\"tick\""); t; t = strstr(t + 1, "<text class=\"tick\"")) {
@@ -275,14 +276,15 @@ static void a_heading_says_how_much_moves(void **state) {
     }
 }
 
-/* 8192 is no multiple of 768: the picture must not say how often that is there. */
+/* 8192 is not a multiple of 768, so the picture must not state a number of repetitions. */
 static void what_repeats_is_counted_only_if_it_fits(void **state) {
     (void)state;
     const move m = {"f32[8192/x:128, 8192/y:128] on x=2,y=2", "f32[8192/x:96, 8192/y:96] on x=2,y=2"};
     char *svg = draw(&m, RSH_PICTURE_SVG);
     assert_non_null(strstr(svg, ">dim 0 repeats every 768 indices; indices 768 to 7391 are not drawn<"));
     assert_null(strstr(svg, ">x 10<"));
-    assert_int_equal(count(svg, "id=\"to-label"), 4); /* once for each rank: labels would cover the colours */
+    /* one for each rank, because more labels would cover the colours */
+    assert_int_equal(count(svg, "id=\"to-label"), 4);
     free(svg);
 }
 
@@ -295,7 +297,7 @@ static void reductions_are_hatched(void **state) {
     free(svg);
 }
 
-/* Every tag that opens closes, in order; good enough to find a forgotten quote or end. */
+/* Checks that every opened tag is closed in the right order, which finds a forgotten quote or end. */
 static void assert_balanced(const char *xml) {
     const char *open[16];
     int depth = 0;
@@ -327,7 +329,7 @@ static void svg_is_balanced_and_has_no_id_twice(void **state) {
     }
 }
 
-/* Of all boxes of a class: does every one of the same share of the tensor have the same width? */
+/* All boxes of a class that are the same share of the tensor must have the same width. */
 static void equal_parts_are_equally_wide(void **state) {
     (void)state;
     for (int parts = 2; parts <= 64; parts++) {
@@ -364,7 +366,7 @@ static void no_memory_is_an_error_and_nothing_leaks(void **state) {
     (void)state;
     rsh_plan *plan = plan_of(&moves[0]);
     rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
-    assert_int_equal(rsh_plan_get_totals(plan, &totals), RSH_OK); /* the plan keeps them from now on */
+    assert_int_equal(rsh_plan_get_totals(plan, &totals), RSH_OK); /* from now on the plan keeps its totals */
     for (int form = RSH_PICTURE_TEXT; form <= RSH_PICTURE_JSON; form++) {
         rsh_status st = RSH_ENOMEM;
         for (int64_t n = 0; st && n < 10000; n++) {

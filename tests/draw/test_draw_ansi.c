@@ -1,4 +1,4 @@
-/* Pictures for terminals: those of text, with colours around what they stand for. */
+/* Pictures for terminals: the same text, with colours around the blocks. */
 #include <reshard.h>
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void draw(const char *from, const char *to, rsh_picture_format form, page
     rsh_layout_free(b);
 }
 
-/* Takes "ESC [ ... m" out; how many there were. */
+/* Removes "ESC [ ... m"; returns how many there were. */
 static int strip(page *p) {
     int n = 0;
     char *to = p->text;
@@ -65,7 +65,7 @@ static void without_its_colours_it_is_the_text(void **state) {
     for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
         draw(moves[i][0], moves[i][1], RSH_PICTURE_TEXT, text);
         draw(moves[i][0], moves[i][1], RSH_PICTURE_ANSI, ansi);
-        assert_int_equal(strip(ansi) > 0, !strstr(moves[i][0], "sum")); /* a sum is of no rank's colour */
+        assert_int_equal(strip(ansi) > 0, !strstr(moves[i][0], "sum")); /* a sum does not have the colour of a rank */
         assert_string_equal(ansi->text, text->text);
     }
     free(text);

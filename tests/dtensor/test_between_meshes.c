@@ -1,4 +1,4 @@
-/* Between meshes: a DTensor goes to other ranks in another shape of mesh, and its gradient comes back. */
+/* Between meshes: a DTensor moves to other ranks and another shape of mesh, and its gradient moves back. */
 #include <inttypes.h>
 
 #include "wholes.h"
@@ -16,7 +16,7 @@ static rsh_status random_mesh(rsh_comm *c, uint64_t *rng, rsh_mesh **out) {
         ranks[i] = ranks[at];
         ranks[at] = i;
     }
-    int ndim = shape[1] == 1 ? 1 : 2; /* ranks in any order, not ascending too */
+    int ndim = shape[1] == 1 ? 1 : 2; /* ranks in any order, also not ascending */
     return rsh_mesh_new(c, ndim, shape, ranks, NULL, out);
 }
 
@@ -29,7 +29,7 @@ static void random_places(uint64_t *rng, int n, bool partial, rsh_place *out) {
     }
 }
 
-/* The whole tensor, with these placements, from every rank's own copy. */
+/* Distributes the whole tensor with these placements, from every rank's own copy. */
 static rsh_status spread(rsh_mesh *m, const rsh_place *places, const int64_t *shape, bool leaf, rsh_value **out) {
     rsh_tensor *t = NULL;
     RSH_TRY(make_whole(RSH_F64, 2, shape, &t));
@@ -38,7 +38,8 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, const int64_t *sh
     return st;
 }
 
-/* There, and the gradient of (flat index + 1) back, in the placements of the source without partial ones. */
+/* Moves a DTensor, and moves the gradient (flat index + 1) back to the placements of the source, without partial
+ * ones. */
 static rsh_status one(rsh_comm *c, uint64_t *rng) {
     rsh_mesh *from = NULL, *to = NULL;
     rsh_place source[2], target[2], back[2], now[2];
@@ -58,7 +59,7 @@ static rsh_status one(rsh_comm *c, uint64_t *rng) {
         RSH_TRY(holds(moved, 1));
         RSH_TRY(spread(to, target, shape, false, &seed));
     }
-    RSH_TRY(rsh_backward(moved, seed, 0)); /* those without a part go back too */
+    RSH_TRY(rsh_backward(moved, seed, 0)); /* ranks without a part take part in backward too */
     if (v) {
         rshi_places_unpartial(2, source, back);
         RSH_TRY(rsh_dtensor_places(rsh_value_grad(v), now));
@@ -93,15 +94,15 @@ static rsh_status kinds(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){3, 1}, NULL, &a));
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, (const int64_t[]){0, 2}, NULL, &b));
     RSH_TRY(spread(a, &rows, shape, false, &v));
-    /* the same placements on another mesh are another place: the mesh is not ignored */
+    /* the same placements on another mesh: the mesh must not be ignored */
     RSH_TRY(rsh_dtensor_move(v, a, b, 1, &rows, RSH_F32, &moved));
-    CHECK(!moved == !rsh_mesh_comm(b)); /* nothing to go back through */
+    CHECK(!moved == !rsh_mesh_comm(b)); /* there is no graph to go back through */
     if (moved) {
         CHECK(rsh_value_dtype(moved) == RSH_F32 && rsh_dtensor_mesh(moved) == b);
         RSH_TRY(holds(moved, 1));
     }
     rsh_value *again = NULL;
-    RSH_TRY(rsh_dtensor_move(moved, b, b, 1, &columns, RSH_DTYPE_NONE, &again)); /* or on the same */
+    RSH_TRY(rsh_dtensor_move(moved, b, b, 1, &columns, RSH_DTYPE_NONE, &again)); /* or on the same mesh */
     if (again) RSH_TRY(holds(again, 1));
     rsh_value_free(v), rsh_value_free(moved), rsh_value_free(again);
     rsh_mesh_free(b), rsh_mesh_free(a);
@@ -139,7 +140,7 @@ static void contributions_to_a_mean_share_the_gradient(void **state) {
     run_ranks(3, mean, NULL);
 }
 
-/* ---- refusals, on every rank ---- */
+/* ---- errors, on every rank ---- */
 
 static rsh_status wrong(void *ctx, rsh_comm *c) {
     rsh_mesh *a = NULL, *b = NULL, *grid = NULL;
@@ -154,7 +155,8 @@ static rsh_status wrong(void *ctx, rsh_comm *c) {
     RSH_TRY(spread(a, &rows, (const int64_t[]){4, 4}, false, &v));
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, &sum, RSH_DTYPE_NONE, &moved));
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_move(v, a, b, 1, me == 3 ? NULL : &rows, RSH_DTYPE_NONE, &moved));
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, b, 2, two, RSH_DTYPE_NONE, &moved)); /* the number is checked */
+    /* the number of placements is checked */
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, a, b, 2, two, RSH_DTYPE_NONE, &moved));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_move(v, b, a, 1, &rows, RSH_DTYPE_NONE, &moved));
     CHECK_STATUS(RSH_EINDEX, rsh_dtensor_move(v, a, b, 1, &beyond, RSH_DTYPE_NONE, &moved));
     CHECK_STATUS(RSH_EMISMATCH, rsh_dtensor_move(v, a, b, 1, me ? &rows : &(rsh_place){0}, RSH_DTYPE_NONE, &moved));

@@ -1,9 +1,11 @@
-/* DTensor: redistribution on meshes of one to three dims against whole tensors, gradients, parts of one's own. */
+/* DTensor: redistribution on meshes of one to three dims compared with whole tensors, gradients, and DTensors made from
+ * parts. */
 #include <inttypes.h>
 
 #include "wholes.h"
 
-/* A DTensor of the numbers: by from_local where a placement is partial, since every rank then contributes all of it. */
+/* Makes a DTensor of the numbers.  If a placement is partial, uses from_local, because every rank then contributes the
+ * whole tensor. */
 static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const int64_t *shape, rsh_value **leaf,
                          rsh_value **out, double *times) {
     rsh_place start[RSH_MAX_AXES];
@@ -24,10 +26,10 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const i
 /* ---- every placement to every placement ---- */
 
 typedef struct sweep {
-    int ndim; /* of the mesh */
+    int ndim; /* number of dims of the mesh */
     int64_t shape[3];
     uint64_t seed;
-    int tenth; /* draw one in so many */
+    int tenth; /* one pair in so many is drawn */
     bool all_sizes;
 } sweep;
 
@@ -37,12 +39,12 @@ static rsh_place place_of(int number) {
                          : rsh_place_shard(number - 1);
 }
 
-/* Digit i of the number, in base `base`. */
+/* Converts digit i of the number, in base `base`, to a placement. */
 static void places_of(int n, int number, int base, rsh_place *out) {
     for (int i = 0; i < n; i++, number /= base) out[i] = place_of(number % base);
 }
 
-/* From, to, the whole again, and the gradient of the sum: ones, wherever they come back to. */
+/* Checks one pair: from, to, the whole tensor again, and the gradient of the sum, which is 1 everywhere. */
 static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *to, const int64_t *size) {
     rsh_value *leaf = NULL, *a = NULL, *b = NULL, *whole = NULL, *seed = NULL;
     double times;
@@ -58,7 +60,7 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     rsh_tensor *ones = NULL;
     RSH_TRY(make_whole(RSH_F64, 2, size, &ones));
     RSH_TRY(rsh_value_adopt_tensor(ones, false, &seed));
-    RSH_TRY(rsh_backward(whole, seed, 0)); /* the gradient of element i is i + 1, on every rank's own copy of it */
+    RSH_TRY(rsh_backward(whole, seed, 0)); /* the gradient of element i is i + 1, on every rank's own copy */
     CHECK(rsh_value_grad(leaf));
     for (int64_t i = 0; i < size[0] * size[1]; i++)
         CHECK(at(rsh_value_tensor(rsh_value_grad(leaf)), i) == (double)(i + 1));
@@ -66,7 +68,7 @@ static rsh_status one_pair(rsh_mesh *m, const rsh_place *from, const rsh_place *
     return RSH_OK;
 }
 
-/* A random size from 1 to 9, or every one of them. */
+/* Tests a random size from 1 to 9, or all of them. */
 static rsh_status sweep_sizes(rsh_mesh *m, const rsh_place *from, const rsh_place *to, const sweep *s, uint64_t *rng) {
     int64_t size[2] = {1 + (int64_t)(draw(rng) % 9), 1 + (int64_t)(draw(rng) % 9)};
     if (!s->all_sizes) return draw(rng) % (uint64_t)s->tenth ? RSH_OK : one_pair(m, from, to, size);
@@ -93,7 +95,7 @@ static rsh_status sweep_pairs(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* A random tenth of all pairs, fewer of them over wires; with RESHARD_ALL every pair, on threads in every size. */
+/* Tests a random tenth of all pairs, fewer over wires; with RESHARD_ALL every pair, on threads in every size. */
 static void every_placement_goes_to_every_other(void **state) {
     (void)state;
     sweep s[] = {{1, {4}, 0, 1, false}, {2, {2, 2}, 0, 2, false}, {2, {4, 2}, 0, 10, false},
@@ -111,7 +113,7 @@ static void every_placement_goes_to_every_other(void **state) {
     }
 }
 
-/* Every pair on 4x2 in one size; over wires a random quarter of them. */
+/* Tests every pair on 4x2 in one size; over wires a random quarter of them. */
 static rsh_status d13(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;
@@ -135,7 +137,7 @@ static void D13_every_placement_on_a_mesh_of_4_by_2(void **state) {
 
 static const int64_t sizes[6][2] = {{12, 3}, {13, 3}, {14, 3}, {3, 12}, {3, 13}, {3, 14}};
 
-/* A leaf with these placements, moved; the gradient of ones comes back with the leaf's placements. */
+/* Moves a leaf with these placements; the gradient of ones must come back with the leaf's placements. */
 static rsh_status there_and_back(rsh_mesh *m, rsh_place from, rsh_place to, const int64_t *size) {
     rsh_tensor *t = NULL;
     rsh_value *leaf = NULL, *moved = NULL, *seed = NULL;
@@ -184,7 +186,7 @@ static rsh_status d4_d6(void *ctx, rsh_comm *c) {
             RSH_TRY(rsh_dtensor_redistribute(p, 1, &to, RSH_DTYPE_NONE, &moved));
             RSH_TRY(holds(moved, 4));
             RSH_TRY(rsh_dtensor_full(m, 1, &to, RSH_F32, 2, sizes[i], 1, &seed));
-            RSH_TRY(rsh_backward(moved, seed, 0)); /* local gradients are ones on every rank: nobody divides */
+            RSH_TRY(rsh_backward(moved, seed, 0)); /* local gradients are 1 on every rank, because nothing is divided */
             const rsh_tensor *g = rsh_value_tensor(rsh_value_grad(leaf));
             for (int64_t k = 0; k < rsh_tensor_count(g); k++) CHECK(at(g, k) == 1);
             rsh_value_free(leaf), rsh_value_free(p), rsh_value_free(moved), rsh_value_free(seed);
@@ -215,7 +217,7 @@ static rsh_status d5_d11(void *ctx, rsh_comm *c) {
         RSH_TRY(rsh_dtensor_full(m, 2, rules[i].from, RSH_F64, 2, (const int64_t[]){4, 4}, 3, &v));
         rsh_status st = rsh_dtensor_redistribute(v, 2, rules[i].to, RSH_DTYPE_NONE, &moved);
         CHECK(st == (rules[i].allowed ? RSH_OK : RSH_ERUNTIME));
-        if (rules[i].allowed) { /* the value is the same, whatever is still to be reduced */
+        if (rules[i].allowed) { /* the value is the same, even if it is still to be reduced */
             rsh_value *a = NULL, *b = NULL;
             RSH_TRY(rsh_dtensor_full_tensor(v, NULL, &a));
             RSH_TRY(rsh_dtensor_full_tensor(moved, NULL, &b));
@@ -253,7 +255,7 @@ static rsh_status d7_d8(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_dtensor_full(m, 2, minus, RSH_F32, 2, (const int64_t[]){12, 3}, 0, &v));
     RSH_TRY(rsh_dtensor_places(v, now));
     CHECK(now[0].kind == RSH_PLACE_SHARD && now[0].dim == 1);
-    RSH_TRY(rsh_dtensor_redistribute(v, 2, minus, RSH_DTYPE_NONE, &same)); /* nothing moves */
+    RSH_TRY(rsh_dtensor_redistribute(v, 2, minus, RSH_DTYPE_NONE, &same)); /* no element moves */
     CHECK(same == v);
     rsh_value_free(v), rsh_value_free(same);
     rsh_mesh_free(m);
@@ -264,7 +266,7 @@ static void D7_D8_negative_dims_and_uneven_sizes(void **state) {
     run_ranks(4, d7_d8, NULL);
 }
 
-/* A plain gradient that differs from rank to rank is a partial one: the hint has it summed. */
+/* A plain gradient that differs between ranks is partial; with the hint it is summed. */
 static rsh_status d10_d14(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -284,7 +286,7 @@ static rsh_status d10_d14(void *ctx, rsh_comm *c) {
     RSH_TRY(gradient_has(rsh_value_grad(leaf), &R, 10));
     rsh_tensor_free(t);
     rsh_value_free(leaf), rsh_value_free(local), rsh_value_free(seed);
-    RSH_TRY(make_whole(RSH_F32, 2, size, &t)); /* D14: another dtype on the way, gradients in the first one */
+    RSH_TRY(make_whole(RSH_F32, 2, size, &t)); /* D14: converts on the way; gradients have the first dtype */
     RSH_TRY(rsh_dtensor_distribute(t, true, m, 1, &S, RSH_SOURCE_OWN, &leaf));
     RSH_TRY(rsh_dtensor_redistribute(leaf, 1, &R, RSH_F64, &wide));
     CHECK(rsh_value_dtype(wide) == RSH_F64);
@@ -303,7 +305,7 @@ static void D10_D14_gradient_hints_and_dtypes(void **state) {
     run_ranks(4, d10_d14, NULL);
 }
 
-/* ---- parts of one's own ---- */
+/* ---- DTensors made from parts ---- */
 
 static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     (void)ctx;
@@ -312,7 +314,7 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     rsh_value *local = NULL, *v = NULL;
     const rsh_place S = rsh_place_shard(0), R = rsh_place_replicate();
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
-    if (me == 3) { /* not in the mesh: every function answers with nothing */
+    if (me == 3) { /* not in the mesh: every function returns an empty result */
         RSH_TRY(rsh_dtensor_from_local(NULL, m, 1, &S, NULL, &v));
         CHECK(!v);
         RSH_TRY(rsh_dtensor_redistribute(NULL, 1, &R, RSH_DTYPE_NONE, &v));
@@ -321,7 +323,7 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
         rsh_mesh_free(m);
         return RSH_OK;
     }
-    int64_t mine[2] = {me == 2 ? 1 : 2, 4}; /* 5 rows over 3 ranks: sizes are exchanged, not multiplied */
+    int64_t mine[2] = {me == 2 ? 1 : 2, 4}; /* 5 rows on 3 ranks: sizes are exchanged, not computed by multiplication */
     RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
     CHECK(rsh_value_shape(v)[0] == 5 && rsh_value_shape(v)[1] == 4);
@@ -329,19 +331,20 @@ static rsh_status uneven_parts(void *ctx, rsh_comm *c) {
     rsh_value_free(v);
     v = NULL;
     rsh_value_free(local);
-    mine[0] = me == 1 ? 3 : 1; /* sizes that are not chunks */
+    mine[0] = me == 1 ? 3 : 1; /* these sizes are not those of chunks */
     RSH_TRY(local_whole(RSH_F32, 2, mine, &local));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, NULL, &v));
     CHECK(!v);
     rsh_from_local_opts check = {sizeof check, .check = true};
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* different sizes are no replicas */
+    /* tensors of different sizes are not replicas */
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v));
     rsh_value_free(local);
     RSH_TRY(local_whole(RSH_F32, 2, (const int64_t[]){2, 2}, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &R, &check, &v));
     rsh_value_free(v);
     v = NULL;
     if (me == 1) ((float *)rsh_tensor_data(rsh_value_tensor(local)))[3] = 7;
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* on every rank */
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &R, &check, &v)); /* an error on every rank */
     CHECK_SAYS("replicas");
     rsh_value_free(local);
     rsh_mesh_free(m);
@@ -352,7 +355,7 @@ static void parts_of_ones_own_are_checked_and_worked_out(void **state) {
     run_ranks(4, uneven_parts, NULL);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static rsh_status twice_forward(rsh_grad_call *call) {
     rsh_tensor *t = NULL;
@@ -374,7 +377,7 @@ static rsh_status ops(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){2}, NULL, NULL, &m));
     RSH_TRY(make_whole(RSH_F64, 2, (const int64_t[]){3, 5}, &t));
     RSH_TRY(rsh_dtensor_distribute(t, false, m, 1, &S, 0, &v));
-    RSH_TRY(rsh_grad_apply(&pointwise, NULL, 1, &v, 1, &y)); /* the placement follows the data */
+    RSH_TRY(rsh_grad_apply(&pointwise, NULL, 1, &v, 1, &y)); /* the placement is that of the input */
     CHECK(rsh_dtensor_mesh(y) == m);
     RSH_TRY(holds(y, 2));
     rsh_value_free(y);
@@ -382,11 +385,11 @@ static rsh_status ops(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_EUNSUP, rsh_grad_apply(&other, NULL, 1, &v, 1, &y));
     CHECK_SAYS("turn of DTensors with placements (S1)");
     RSH_TRY(rsh_dtensor_full(m, 1, &P, RSH_F64, 1, (const int64_t[]){4}, 1, &p));
-    CHECK_STATUS(RSH_EUNSUP, rsh_grad_apply(&pointwise, NULL, 1, &p, 1, &y)); /* not every op is linear */
+    CHECK_STATUS(RSH_EUNSUP, rsh_grad_apply(&pointwise, NULL, 1, &p, 1, &y)); /* the op may not be linear */
     CHECK_STATUS(RSH_EINDEX, rsh_dtensor_distribute(t, false, m, 1, &beyond, 0, &y));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_distribute(t, false, m, 2, &S, 0, &y));
     CHECK_STATUS(RSH_EVALUE,
-                 rsh_dtensor_distribute(t, false, m, 1, &S, rsh_comm_rank(c) ? 0 : 2, &y)); /* on every rank */
+                 rsh_dtensor_distribute(t, false, m, 1, &S, rsh_comm_rank(c) ? 0 : 2, &y)); /* an error on every rank */
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(v, 1, NULL, RSH_DTYPE_NONE, &y));
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute(v, 2, &S, RSH_DTYPE_NONE, &y));
     CHECK(!y);

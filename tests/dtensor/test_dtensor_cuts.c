@@ -1,4 +1,4 @@
-/* DTensor cuts: changes of the dim that is cut, dims of the mesh of one rank, values that become partial inside, and
+/* DTensor cuts: changes of the dim that is cut, mesh dims with one rank, values that become partial inside an op, and
  * complex elements. */
 #include "wholes.h"
 
@@ -10,7 +10,7 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const i
     return st;
 }
 
-/* What a move from one to the other costs, in bytes: that, and the least that it could. */
+/* Returns the totals of a move: the bytes that it moves and the lower bound. */
 static rsh_status bytes_between(const rsh_value *from, const rsh_value *to, rsh_plan_totals *out) {
     rsh_plan *plan = NULL;
     RSH_TRY(rsh_plan_new(rsh_value_layout(from), rsh_value_layout(to), NULL, &plan));
@@ -21,7 +21,7 @@ static rsh_status bytes_between(const rsh_value *from, const rsh_value *to, rsh_
 
 /* ---- another dim is cut ---- */
 
-/* Every part is that of a tensor distributed afresh, and no byte more than necessary moves. */
+/* Every part must equal that of a newly distributed tensor, and no more bytes than necessary may move. */
 static rsh_status change(rsh_mesh *m, const rsh_place *from, const rsh_place *to, int ndim, const int64_t *shape) {
     rsh_value *v = NULL, *moved = NULL, *fresh = NULL;
     rsh_plan_totals totals = RSH_PLAN_TOTALS_INIT;
@@ -37,7 +37,7 @@ static rsh_status change(rsh_mesh *m, const rsh_place *from, const rsh_place *to
     return RSH_OK;
 }
 
-/* Every cut to every cut, with all dims of the mesh cutting. */
+/* Changes every cut to every other one; all dims of the mesh cut the tensor. */
 static rsh_status changes(rsh_mesh *m, int ndim, const int64_t *shape) {
     int cuts = rsh_mesh_ndim(m) == 1 ? ndim : ndim * ndim;
     for (int i = 0; i < cuts * cuts; i++) {
@@ -66,7 +66,7 @@ static void D9_another_dim_is_cut(void **state) {
     run_ranks(4, d9, NULL);
 }
 
-/* ---- a dim of the mesh that has one rank: nothing moves ---- */
+/* ---- a mesh dim with one rank: nothing moves ---- */
 
 static rsh_status d12(void *ctx, rsh_comm *c) {
     const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1), whole = rsh_place_replicate();
@@ -94,7 +94,7 @@ static void D12_a_dim_of_one_rank_moves_nothing(void **state) {
     run_ranks(4, d12, NULL);
 }
 
-/* ---- a replicated value becomes partial inside: the value once, nothing elsewhere, so that the sum is exact ---- */
+/* ---- a replicated value becomes partial: it counts once and is zero elsewhere, so that the sum is exact ---- */
 
 static rsh_status counts_once(rsh_mesh *m) {
     rsh_place whole[2] = {rsh_place_replicate(), rsh_place_replicate()};

@@ -1,4 +1,4 @@
-/* Scenarios of PyTorch's own tests, under their names, and what goes wrong there done right. */
+/* Scenarios of PyTorch's own tests, under their names; cases in which PyTorch fails must give the right result. */
 
 #include <reshard/math.h>
 
@@ -13,7 +13,7 @@ static rsh_status spread(rsh_mesh *m, const rsh_place *places, int ndim, const i
     return st;
 }
 
-/* A plain value with `value` everywhere. */
+/* Creates a plain value with `value` everywhere. */
 static rsh_status constant(int ndim, const int64_t *shape, double value, bool leaf, rsh_value **out) {
     rsh_tensor *t = NULL;
     RSH_TRY(rsh_tensor_empty(RSH_F64, ndim, shape, &t));
@@ -58,7 +58,7 @@ static void test_to_local_grad_hint(void **state) {
     run_ranks(4, to_local_hint, NULL);
 }
 
-/* The whole of a sharded tensor, used differently on every rank: with the hint the gradients are added up. */
+/* Uses the whole of a sharded tensor differently on every rank: with the hint the gradients are summed. */
 static rsh_status full_tensor_hint(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place S = rsh_place_shard(1), P = rsh_place_partial(RSH_OP_SUM);
@@ -70,7 +70,7 @@ static rsh_status full_tensor_hint(void *ctx, rsh_comm *c) {
         RSH_TRY(rsh_dtensor_full_tensor(v, hint ? &P : NULL, &whole));
         RSH_TRY(constant(2, eight_by_eight, rsh_comm_rank(c) + 1, false, &seed));
         RSH_TRY(rsh_backward(whole, seed, 0));
-        /* without it every rank takes its own chunk of its own gradient */
+        /* without the hint every rank uses its own chunk of its own gradient */
         RSH_TRY(gradient_has(rsh_value_grad(v), &S, hint ? 10 : rsh_comm_rank(c) + 1));
         rsh_value_free(v), rsh_value_free(whole), rsh_value_free(seed);
     }
@@ -82,9 +82,9 @@ static void test_full_tensor_grad_hint(void **state) {
     run_ranks(4, full_tensor_hint, NULL);
 }
 
-/* ---- parts of one's own, uneven ---- */
+/* ---- uneven parts ---- */
 
-/* One row more than ranks: chunks of two rows, and ranks without any. */
+/* One row more than there are ranks: chunks of two rows, and ranks without rows. */
 static rsh_status uneven(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place S = rsh_place_shard(0);
@@ -111,7 +111,8 @@ static void test_from_local_uneven_sharding(void **state) {
     run_ranks(4, uneven, NULL);
 }
 
-/* Sizes that no chunks have, other numbers of dims or dtypes, and a given shape that this rank's part does not fit. */
+/* Errors: sizes that chunks cannot have, different numbers of dims or dtypes, and a given shape that does not fit this
+ * rank's part. */
 static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place S = rsh_place_shard(0);
@@ -129,7 +130,7 @@ static rsh_status uneven_errors(void *ctx, rsh_comm *c) {
     rsh_value_free(local);
     RSH_TRY(constant(2, (const int64_t[]){2, 4}, 0, false, &local));
     rsh_from_local_opts opts = {sizeof opts, .shape = (const int64_t[]){3, 4}};
-    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, &opts, &v)); /* 3 rows: nobody has 2 */
+    CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m, 1, &S, &opts, &v)); /* of 3 rows no rank has 2 */
     CHECK(!v);
     rsh_value_free(local);
     rsh_mesh_free(m);
@@ -144,7 +145,7 @@ static void test_from_local_uneven_sharding_raise_error(void **state) {
 
 typedef rsh_status (*collective)(rsh_mesh *m, int dim, const int64_t *shape);
 
-static rsh_status scatter(rsh_mesh *m, int dim, const int64_t *shape) { /* from position 0 */
+static rsh_status scatter(rsh_mesh *m, int dim, const int64_t *shape) { /* distributes from position 0 */
     const rsh_place S = rsh_place_shard(dim);
     rsh_value *v = NULL;
     RSH_TRY(spread(m, &S, 3, shape, false, &v));
@@ -174,7 +175,7 @@ static rsh_status reduce_scatter(rsh_mesh *m, int dim, const int64_t *shape) {
     return st;
 }
 
-/* Along every dim, with one element more and one less than ranks. */
+/* Cuts along every dim, with one element more and one less than there are ranks. */
 static rsh_status uneven_sizes(void *ctx, rsh_comm *c) {
     const collective *run = ctx;
     rsh_mesh *m = NULL;
@@ -205,9 +206,9 @@ static void test_reduce_scatter_uneven(void **state) {
     run_uneven(reduce_scatter);
 }
 
-/* ---- meshes that do not ascend, nested cuts, bounds ---- */
+/* ---- meshes with ranks that are not ascending, nested cuts, bounds ---- */
 
-/* Chunks stand in the order of coordinates, not of rank numbers. */
+/* Chunks are in the order of coordinates, not of rank numbers. */
 static rsh_status not_ascending(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place S = rsh_place_shard(0);
@@ -216,7 +217,7 @@ static rsh_status not_ascending(void *ctx, rsh_comm *c) {
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, (const int64_t[]){2, 0, 3, 1}, NULL, &m));
     RSH_TRY(spread(m, &S, 2, shape, false, &v));
-    int64_t first = rsh_mesh_coordinate(m)[0] * 2 * 3; /* two rows each */
+    int64_t first = rsh_mesh_coordinate(m)[0] * 2 * 3; /* each rank has two rows */
     CHECK(at(rsh_value_tensor(v), 0) == (double)first + 1);
     RSH_TRY(rsh_dtensor_to_local(v, NULL, &local));
     RSH_TRY(rsh_dtensor_from_local(local, m, 1, &S, NULL, &again));
@@ -231,7 +232,7 @@ static void data_on_a_mesh_that_does_not_ascend_is_in_order(void **state) {
     run_ranks(4, not_ascending, NULL);
 }
 
-/* Nested uneven chunks: no row is lost and none is padding. */
+/* Nested uneven chunks: every row appears once, without padding. */
 static rsh_status nested(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
@@ -254,7 +255,8 @@ static void nested_chunks_lose_no_row(void **state) {
     run_ranks(4, nested, NULL);
 }
 
-/* Dim 2 of two, a dim of one rank alone, mixed ops, a public way to partial: the same error on every rank. */
+/* Dim 2 of a matrix, an invalid dim on one rank only, mixed ops, a change to partial: every rank gets the same
+ * error. */
 static rsh_status refusals(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL, *grid = NULL;
     rsh_value *v = NULL, *w = NULL, *out = NULL;
@@ -274,7 +276,8 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_EUNSUP, rsh_dtensor_full(grid, 2, mixed, RSH_F64, 2, shape, 1, &out));
     RSH_TRY(rsh_dtensor_full(grid, 2, sums, RSH_F64, 2, shape, 1, &w));
     CHECK_STATUS(RSH_ERUNTIME, rsh_dtensor_redistribute(w, 2, mixed, RSH_DTYPE_NONE, &out));
-    RSH_TRY(rsh_dtensor_redistribute(w, 2, one, RSH_DTYPE_NONE, &out)); /* one dim is reduced, the other stays */
+    /* one mesh dim is reduced, the other stays partial */
+    RSH_TRY(rsh_dtensor_redistribute(w, 2, one, RSH_DTYPE_NONE, &out));
     rsh_value *whole = NULL;
     RSH_TRY(rsh_dtensor_full_tensor(out, NULL, &whole));
     for (int64_t i = 0; i < 16; i++) CHECK(at(rsh_value_tensor(whole), i) == 4);
@@ -287,7 +290,7 @@ static void placements_that_cannot_be_are_refused_on_every_rank(void **state) {
     run_ranks(4, refusals, NULL);
 }
 
-/* Two halves of the world, each with a mesh of its own; only one of them checks its replicas. */
+/* Two halves of the world, each with its own mesh; only one of them checks its replicas. */
 static rsh_status halves(void *ctx, rsh_comm *c) {
     rsh_mesh *m[2] = {NULL, NULL};
     const rsh_place R = rsh_place_replicate();
@@ -301,7 +304,7 @@ static rsh_status halves(void *ctx, rsh_comm *c) {
     if (me % 2) RSH_TRY(rsh_dtensor_from_local(local, m[0], 1, &R, &check, &v));
     CHECK(!v == !(me % 2));
     RSH_TRY(rsh_comm_barrier(c));
-    if (!(me % 2)) CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m[1], 1, &R, &check, &v)); /* 0 and 2 */
+    if (!(me % 2)) CHECK_STATUS(RSH_EVALUE, rsh_dtensor_from_local(local, m[1], 1, &R, &check, &v)); /* ranks 0 and 2 */
     rsh_value_free(local), rsh_value_free(v);
     rsh_mesh_free(m[1]), rsh_mesh_free(m[0]);
     return RSH_OK;
@@ -324,7 +327,8 @@ static rsh_status is_whole(rsh_value *v, const rsh_tensor *expected) {
     return RSH_OK;
 }
 
-/* Zeros, ones, another number, uniform and normal: the same tensor whatever the placements, shards empty too. */
+/* Zeros, ones, another number, uniform and normal: the tensor is the same with all placements, even if shards are
+ * empty. */
 static rsh_status factories(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;

@@ -1,4 +1,4 @@
-/* DTensors in steps, counted: redistributions that begin and are waited for, and how often anything moves. */
+/* DTensors in steps: redistributions that are begun and waited for, and counts of moves. */
 
 #include <reshard/alloc.h>
 
@@ -21,7 +21,7 @@ static rsh_status finish(rsh_value_transit *t, bool test, rsh_value **out) {
     return RSH_OK;
 }
 
-/* Two moves of one leaf are under way at a time; the gradients of both come back. */
+/* Two moves of one leaf are in progress at once; both gradients come back. */
 static rsh_status steps(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     const rsh_place rows = rsh_place_shard(0), columns = rsh_place_shard(1), whole = rsh_place_replicate();
@@ -35,7 +35,7 @@ static rsh_status steps(void *ctx, rsh_comm *c) {
         RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &whole, RSH_F32, &second));
         RSH_TRY(finish(first, i, &a));
         RSH_TRY(finish(second, i, &b));
-        if (!v) { /* not in the mesh: nothing goes through as nothing */
+        if (!v) { /* NULL outside of the mesh gives NULL */
             CHECK(!a && !b);
             continue;
         }
@@ -65,7 +65,7 @@ static rsh_status odd_steps(void *ctx, rsh_comm *c) {
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){3}, NULL, NULL, &m));
     RSH_TRY(spread(m, &rows, true, &v));
-    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_NONE, &t)); /* nothing moves */
+    RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &rows, RSH_DTYPE_NONE, &t)); /* no element moves */
     RSH_TRY(finish(t, true, &same));
     CHECK(same == v);
     t = NULL;
@@ -74,7 +74,7 @@ static rsh_status odd_steps(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_EVALUE, rsh_dtensor_redistribute_begin(v, 2, &rows, RSH_DTYPE_NONE, &t));
     CHECK(!t);
     RSH_TRY(rsh_dtensor_redistribute_begin(v, 1, &columns, RSH_DTYPE_NONE, &t));
-    rsh_value_free(v); /* the transit holds it */
+    rsh_value_free(v); /* the transit holds a reference */
     rsh_value_transit_free(t);
     rsh_value_free(same);
     rsh_mesh_free(m);
@@ -85,7 +85,7 @@ static void what_is_refused_or_unwanted_ends_on_all_ranks(void **state) {
     run_ranks(3, odd_steps, NULL);
 }
 
-/* ---- how often anything moves ---- */
+/* ---- counting moves ---- */
 
 static uint64_t moves_of(rsh_mesh *m) {
     rsh_cache_stats s = RSH_CACHE_STATS_INIT;
@@ -100,8 +100,8 @@ static rsh_status numbers(int64_t rows, double value, rsh_value **out) {
     return rsh_value_adopt_tensor(t, false, out);
 }
 
-/* Redistributed to R, read locally, with gradients that are contributions: one plan brings them from there to where the
- * leaf is, whatever that is. */
+/* Redistributes to R and reads locally, with gradients that are contributions: one plan moves them to the placements of
+ * the leaf, whatever these are. */
 static rsh_status hinted(rsh_mesh *m, rsh_place from, uint64_t moves) {
     const rsh_place whole = rsh_place_replicate(), sum = rsh_place_partial(RSH_OP_SUM);
     rsh_value *v = NULL, *all = NULL, *local = NULL, *seed = NULL;
@@ -122,7 +122,8 @@ static rsh_status hints(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     (void)ctx;
     RSH_TRY(rsh_mesh_new(c, 1, (const int64_t[]){4}, NULL, NULL, &m));
-    RSH_TRY(hinted(m, rsh_place_shard(0), 1)); /* contributions to chunks in one plan, not by way of the whole */
+    /* contributions go to chunks in one plan, without assembling the whole gradient */
+    RSH_TRY(hinted(m, rsh_place_shard(0), 1));
     RSH_TRY(hinted(m, rsh_place_replicate(), 1)); /* D10 */
     rsh_mesh_free(m);
     return RSH_OK;
@@ -132,7 +133,7 @@ static void a_gradient_moves_once_from_where_it_is(void **state) {
     run_ranks(4, hints, NULL);
 }
 
-/* Bytes moved are the least possible, where nothing is partial. */
+/* If nothing is partial, the moved bytes are the least possible. */
 static rsh_status bounds(void *ctx, rsh_comm *c) {
     uint64_t rng = *(uint64_t *)ctx;
     rsh_mesh *m = NULL;
@@ -162,7 +163,7 @@ static void bytes_moved_are_the_least_possible(void **state) {
     run_ranks(4, bounds, &seed);
 }
 
-/* What this rank has, when no rank is in a move. */
+/* Reads the counts of this rank, while no rank is in a move. */
 static rsh_status take_stock(rsh_mesh *m, rsh_cache_stats *cache, rsh_alloc_stats *memory) {
     RSH_TRY(rsh_comm_barrier(rsh_mesh_comm(m)));
     RSH_TRY(rsh_comm_get_cache_stats(rsh_mesh_comm(m), cache));
@@ -170,7 +171,7 @@ static rsh_status take_stock(rsh_mesh *m, rsh_cache_stats *cache, rsh_alloc_stat
     return rsh_comm_barrier(rsh_mesh_comm(m));
 }
 
-/* After the second time nothing is planned or bound, and new tensors get the memory of those that were freed. */
+/* From the third time on nothing is planned or bound, and new tensors reuse the memory of freed ones. */
 static rsh_status steady(rsh_mesh *m, int64_t n) {
     rsh_tensor *t = NULL;
     rsh_value *v = NULL;

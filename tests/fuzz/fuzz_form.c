@@ -1,13 +1,14 @@
-/* Fuzz form: any bytes are a form or are refused; a form is filled by any shape or refuses it, and keeps its promises.
+/* Fuzz form: any bytes either are a form or cause an error.  A form can be filled with any shape or returns an error,
+ * and the result must match the form.
  *
- * The first byte chooses the tensor: its number of dims and their sizes, and whether a mesh is given. */
+ * The first byte chooses the tensor: its number of dims, their sizes, and whether a mesh is given. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <reshard/alloc.h>
 #include <reshard/layout.h>
 
-/* Not assert: it must hold in builds with NDEBUG as well. */
+/* Used instead of assert, because it must also work in builds with NDEBUG. */
 static void must(bool condition) {
     if (!condition) abort();
 }
@@ -17,7 +18,7 @@ static void check_error(const rsh_text_error *error, const char *text) {
     must(error->sentence >= rsh_error_detail() && strlen(error->sentence) <= strlen(rsh_error_detail()));
 }
 
-/* The layout has the tensor's shape and, where the form wrote one, the form's. */
+/* Checks that the layout has the tensor's shape and the sizes that the form states. */
 static void check_filled(const rsh_form *f, const rsh_layout *l, int ndim, const int64_t *shape) {
     const rsh_layout_desc *desc = rsh_form_describe(f);
     rsh_layout *again;

@@ -1,4 +1,4 @@
-/* Fuzz gguf: any bytes after GGUF's first four are listed or refused, and so is writing them as GGUF. */
+/* Fuzz gguf: any bytes after GGUF's first four must be listed or cause an error; so must writing them as GGUF. */
 #include "fuzz/held_file.h"
 
 static int count_step(void *ctx, const rsh_convert_step *step) {

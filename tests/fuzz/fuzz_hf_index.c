@@ -1,4 +1,4 @@
-/* Fuzz hf index: any text as the index of a directory with two safetensors files. */
+/* Fuzz hf index: uses any text as the index of a directory with two safetensors files. */
 #include "fuzz/held_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,9 +1,9 @@
-/* Fuzz index: any text as an index.json of ours, beside a file of 64 bytes. */
+/* Fuzz index: uses any text as an index.json of reshard, next to a file of 64 bytes. */
 #include "fuzz/held_file.h"
 
 static const char head[] = "{\"reshard.index\":1";
 
-/* The input goes on behind the first key, without which the index would not be taken for ours. */
+/* The input follows the first key, because without that key the index would not be recognized. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char bytes[64] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde";

@@ -1,12 +1,12 @@
-/* Fuzz layout: any bytes parse or are refused; what parses prints to text that parses to the same, and answers
- * questions. */
+/* Fuzz layout: any bytes either parse or cause an error.  The canonical text of a layout must parse to an equal layout,
+ * and all getters must work. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <reshard/alloc.h>
 #include <reshard/layout.h>
 
-/* Not assert: it must hold in builds with NDEBUG as well. */
+/* Used instead of assert, because it must also work in builds with NDEBUG. */
 static void must(bool condition) {
     if (!condition) abort();
 }

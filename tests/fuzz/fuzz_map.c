@@ -1,10 +1,11 @@
-/* Fuzz map: any text is a rule file or is refused; applied to a small checkpoint, every target can be read. */
+/* Fuzz map: any text either is a rule file or causes an error.  The rules are applied to a small checkpoint, and every
+ * target must be readable. */
 #include "fuzz/held_file.h"
 
 #include "ckpt/map.h"
 #include "ckpt/view_read.h"
 
-/* Ten tensors of 4 x 6 elements and one of scales. */
+/* Opens a checkpoint with ten tensors of 4 x 6 elements and one of scales. */
 static rsh_ckpt *open_small(void) {
     static const char *const names[] = {"a", "b", "l.0.q", "l.0.k", "l.1.q", "l.1.k", "e.0", "e.1", "m.w", "x y", "s"};
     static char file[4096];
@@ -28,7 +29,7 @@ static rsh_ckpt *open_small(void) {
     rsh_ckpt *c = NULL;
     int fd = hold_file(file, 8 + n + at, path);
     must(!rsh_ckpt_open(path, NULL, &c));
-    (void)fd; /* open as long as the process is */
+    (void)fd; /* stays open until the process ends */
     return c;
 }
 

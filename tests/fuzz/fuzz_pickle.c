@@ -1,16 +1,17 @@
-/* Fuzz pickle: any bytes as the metadata of a DCP directory (first byte even), or as an archive in it (odd). */
+/* Fuzz pickle: uses any bytes as the metadata of a DCP directory (first byte even), or as an archive in it (first byte
+ * odd). */
 #include "fuzz/held_file.h"
 
 #include "ckpt/archive.h"
 #include "ckpt/pickle.h"
 
-/* The bytes of a file of the tests, as the directory that the metadata speaks of. */
+/* Copies a file of the tests to the directory, because the metadata refers to it. */
 static void copy_golden(const char *name) {
     static char bytes[1 << 16];
     char path[200];
     snprintf(path, sizeof path, "tests/ckpt/dcp/2/%s", name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes); /* elsewhere the directory has empty files */
+    ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes); /* if the file cannot be read, the copy is empty */
     put_in_folder(name, bytes, n > 0 ? (size_t)n : 0);
     if (fd >= 0) close(fd);
 }

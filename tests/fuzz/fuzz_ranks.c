@@ -1,4 +1,4 @@
-/* Fuzz ranks: any two headers as those of a sharded directory of ours, which has a file for each of two ranks. */
+/* Fuzz ranks: uses any two headers as those of the rank files of two ranks. */
 #include "fuzz/held_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,5 @@
-/* Fuzz rules: any text is a rule file or is refused; rules and patterns answer for any name, and open rank files. */
+/* Fuzz rules: any text either is a rule file or causes an error.  Rules and patterns are tried on any name, and used to
+ * open rank files. */
 #include "fuzz/held_file.h"
 
 #include "ckpt/rules.h"

@@ -1,4 +1,5 @@
-/* Fuzz safetensors: any bytes are a safetensors file or are refused, and what is accepted can be read. */
+/* Fuzz safetensors: any bytes either are a safetensors file or cause an error.  Every tensor of an accepted file must
+ * be readable. */
 #include "fuzz/held_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,7 @@
-/* Fuzz state: any bytes load as a sharded tensor or are refused; what loads is saved and loaded again as the same.
+/* Fuzz state: any bytes either load as a sharded tensor or cause an error.  A tensor that loads is saved and loaded
+ * again, and must be the same.
  *
- * The hash at the end of a state would keep almost every input out, so it is put right first. */
+ * A state ends with a hash, which almost every input would fail, so the hash is corrected first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,12 @@
 
 enum { HEAD = 56, HASH = 8 };
 
-/* Not assert: it must hold in builds with NDEBUG as well. */
+/* Used instead of assert, because it must also work in builds with NDEBUG. */
 static void must(bool condition) {
     if (!condition) abort();
 }
 
-/* As if there were one shard at most. */
+/* Corrects the hash, assuming that there is at most one shard. */
 static void mend(char *data, size_t n) {
     uint64_t lengths[3], hash = rshi_hash(data, HEAD, 0);
     memcpy(lengths, data + 32, sizeof lengths);

@@ -1,7 +1,8 @@
-/* Fuzz torch save: any bytes as a file of torch.save, alone (first byte even) or as that of rank 1 of 4 (odd). */
+/* Fuzz torch save: uses any bytes as a file of torch.save, either alone (first byte even) or as the file of rank 1 of 4
+ * (first byte odd). */
 #include "fuzz/held_file.h"
 
-/* The files of the other ranks, once for all inputs. */
+/* Writes the files of the other ranks, once for all inputs. */
 static void prepare(void) {
     static bool done;
     static char bytes[1 << 16];
@@ -12,7 +13,7 @@ static void prepare(void) {
         snprintf(path, sizeof path, "tests/ckpt/torch/dtensor/model_%d.pt", r);
         snprintf(name, sizeof name, "model_%d.pt", r);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes); /* elsewhere they are empty */
+        ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes); /* if a file cannot be read, the copy is empty */
         put_in_folder(name, bytes, n > 0 ? (size_t)n : 0);
         if (fd >= 0) close(fd);
     }

@@ -1,4 +1,4 @@
-/* Fuzz torch shards: any two headers as those of two files of PyTorch's sharded safetensors. */
+/* Fuzz torch shards: uses any two headers as those of two files of PyTorch's sharded safetensors. */
 #include "fuzz/held_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,5 @@
-/* Fuzz zero: any bytes as the model states of a ZeRO directory (first byte even), or as optimizer states (odd). */
+/* Fuzz zero: uses any bytes as the model states of a ZeRO directory (first byte even), or as optimizer states (first
+ * byte odd). */
 #include "fuzz/zero_folder.h"
 
 static const char *const names[] = {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",

@@ -1,5 +1,5 @@
-/* Fuzz zero pieces: any bytes as the model states of rank 0 or 1, or as the optimizer states of rank 1, of a directory
- * of ZeRO stage 3 (first byte modulo 3). */
+/* Fuzz zero pieces: uses any bytes as one of three files of a ZeRO stage 3 directory: the model states of rank 0 or 1,
+ * or the optimizer states of rank 1 (first byte modulo 3). */
 #include "fuzz/zero_folder.h"
 
 static const char *const names[] = {

@@ -1,6 +1,6 @@
-/* Ranks of golden tests: every case of a file in a world of the size it wants, as threads, as processes, and on two
- * nodes with messages between them.  Built with GOLDEN_MPI, a test is one rank of an MPI job instead; GOLDEN_PER_NODE
- * then says how many ranks a node has. */
+/* Ranks of golden tests: runs every case of a file on as many ranks as it needs, as threads, as processes, and on two
+ * nodes with messages between them.  If a test is built with GOLDEN_MPI, it is one rank of an MPI job instead;
+ * GOLDEN_PER_NODE then says how many ranks a node has. */
 #include "golden.h"
 
 #include <stdatomic.h>
@@ -14,20 +14,20 @@
 
 #define MOST_RANKS 4
 
-/* In memory that the processes of the engine shm share with the test. */
+/* Counts, in memory that the processes of the engine shm share with the test. */
 typedef struct tally {
-    atomic_int compared, different; /* ranks times cases */
+    atomic_int compared, different; /* number of ranks times cases */
 } tally;
 
 typedef struct session {
     const char *name;
     const json_t *cases;
-    bool (*mine)(const json_t *the_case); /* NULL: all cases */
+    bool (*mine)(const json_t *the_case); /* selects the cases of this test; NULL: all cases */
     golden_fn fn;
     tally *tally;
 } session;
 
-/* How many ranks the case wants; 0: it is not for this test. */
+/* Returns how many ranks the case needs; 0: it is not for this test. */
 static int world_of(const session *s, size_t i) {
     const json_t *c = json_array_get(s->cases, i);
     return !s->mine || s->mine(c) ? (int)golden_number(c, "world", 0) : 0;
@@ -51,7 +51,7 @@ static rsh_status be_rank(void *ctx, rsh_comm *comm) {
     return rsh_group_destroy();
 }
 
-/* Cases of this test, and ranks times cases. */
+/* Returns the number of cases of this test, and of ranks times cases. */
 static int wanted(const session *s, int *ranks) {
     int n = 0;
     *ranks = 0;
@@ -76,11 +76,11 @@ static void run_engine(session *s, const char *engine, rsh_status (*run)(int n, 
 }
 
 #ifdef GOLDEN_MPI
-static rsh_comm *job; /* opened at the first use, closed at the end */
+static rsh_comm *job; /* opened on first use, closed at the end */
 
 static void leave_job(void) { rsh_mpi_close(job); }
 
-/* Both MPIs say in the environment which rank this will be. */
+/* Sets RESHARD_NODE.  Both MPIs state the rank of this process in the environment. */
 static void choose_node(void) {
     const char *per_node = getenv("GOLDEN_PER_NODE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
     char name[32];
@@ -99,7 +99,7 @@ static rsh_status join_job(void) {
     return atexit(leave_job) ? RSH_ERUNTIME : RSH_OK;
 }
 
-/* The first n ranks of the job. */
+/* Runs on the first n ranks of the job. */
 static rsh_status run_in_job(int n, rsh_rank_fn fn, void *ctx) {
     rsh_comm *world = NULL;
     RSH_TRY(join_job());
@@ -109,7 +109,7 @@ static rsh_status run_in_job(int n, rsh_rank_fn fn, void *ctx) {
     return st;
 }
 
-/* What was compared on all ranks. */
+/* Adds up the comparisons of all ranks. */
 static void add_up(session *s) {
     int64_t mine = atomic_load(&s->tally->compared), all = 0;
     assert_int_equal(rsh_comm_allreduce(job, &mine, &all, 1, RSH_I64, RSH_OP_SUM), RSH_OK);
@@ -123,7 +123,7 @@ static rsh_status run_on_two_nodes(int n, rsh_rank_fn fn, void *ctx) {
     return run_on_nodes(n, node, fn, ctx);
 }
 
-static void add_up(session *s) { (void)s; /* ranks count together */ }
+static void add_up(session *s) { (void)s; /* all ranks share the counts */ }
 
 static void run_everywhere(session *s) {
     run_engine(s, "threads", rsh_run);

@@ -1,4 +1,4 @@
-/* Reading of golden files: fields, kinds of errors, boxes and specs. */
+/* Reads golden files: fields, kinds of errors, boxes and specs. */
 #include "golden.h"
 
 json_t *golden_load(const char *name) {
@@ -47,7 +47,7 @@ rsh_status golden_kind(const char *kind) {
                  {"NOTIMPL", RSH_EUNSUP}, {"RUNTIME", RSH_ERUNTIME}};
     for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, kind) == 0) return kinds[i].status;
-    return kind ? RSH_EIO : RSH_OK; /* an abort or a hang is nothing that ours may be expected to do */
+    return kind ? RSH_EIO : RSH_OK; /* if PyTorch aborted or hung, no particular status is expected */
 }
 
 static const char *error_of(const json_t *answer) { return json_string_value(json_object_get(answer, "error")); }
@@ -59,7 +59,7 @@ rsh_status golden_expected(const json_t *the_case, int rank, bool collective) {
     if (!error && !collective) error = error_of(json_array_get(ranks, (size_t)rank));
     for (size_t i = 0; collective && !error && i < json_array_size(ranks); i++) {
         error = error_of(json_array_get(ranks, i));
-        if (error && strcmp(error, "HANG") == 0) error = NULL; /* waits for the one that refused */
+        if (error && strcmp(error, "HANG") == 0) error = NULL; /* this rank waited for the one with the error */
     }
     return golden_kind(error);
 }

@@ -1,7 +1,7 @@
-/* Tensors of golden files: made, cut and compared byte by byte, with no help of the library's kernels. */
+/* Tensors of golden files: makes, cuts and compares them byte by byte, without the library's kernels. */
 #include "golden.h"
 
-/* An integer as f16 bits: exact up to 2048, which is all that the files hold. */
+/* Converts an integer to the bits of f16; exact up to 2048, which is all that the files contain. */
 static uint16_t f16_bits(int64_t value) {
     uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
     if (magnitude == 0) return 0;
@@ -18,12 +18,13 @@ void golden_put(rsh_dtype dtype, int64_t value, void *out) {
                        : dtype == RSH_F64 ? (const void *)&f64
                        : dtype == RSH_F16 ? (const void *)&f16
                                           : &value;
-    memcpy(out, from, rsh_dtype_size(dtype)); /* integers: the low bytes, as this machine is little endian */
+    /* for integers the low bytes are right, because this machine is little-endian */
+    memcpy(out, from, rsh_dtype_size(dtype));
 }
 
 static rsh_status dtype_of(const char *text, rsh_dtype *out) { return rsh_dtype_parse(text, strlen(text), out); }
 
-/* "bytes": a pattern in which neighbours differ in every byte, whatever the dtype. */
+/* Fills a tensor of kind "bytes": a pattern in which neighbours differ in every byte, whatever the dtype. */
 static void fill_bytes(rsh_tensor *t) {
     unsigned char *p = rsh_tensor_data(t);
     uint64_t n = (uint64_t)rsh_tensor_count(t) * rsh_dtype_size(rsh_tensor_dtype(t));
@@ -67,7 +68,7 @@ rsh_status golden_tensor(const json_t *tensor, rsh_tensor **out) {
     return RSH_OK;
 }
 
-/* Next index of a box, the last dim first; false after the last one. */
+/* Advances to the next index of a box, the last dim first; returns false after the last one. */
 static bool step(int ndim, const int64_t *sizes, int64_t *index) {
     for (int d = ndim - 1; d >= 0; d--) {
         if (++index[d] < sizes[d]) return true;

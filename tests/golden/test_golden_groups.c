@@ -1,11 +1,11 @@
-/* Process groups and their collectives against what PyTorch's gloo answered. */
+/* Process groups and their collectives compared with results recorded from PyTorch's gloo. */
 #include "golden.h"
 
-/* One collective on this rank: `in` and `list` are what the case gives, `out` and `list` what comes back. */
+/* One collective on this rank: `in` and `list` are inputs of the case, `out` and `list` are results. */
 typedef struct call {
-    const json_t *c, *answer; /* the case; this rank's answer */
-    rsh_group *group;         /* NULL: the default one */
-    int rank, size, root;     /* of the group */
+    const json_t *c, *answer; /* the case, and its recorded answer for this rank */
+    rsh_group *group;         /* NULL: the default group */
+    int rank, size, root;     /* rank in the group, its size, and the root */
     rsh_tensor *in, *out;
     int nlist;
     rsh_tensor *list[MOST_SHARDS];
@@ -28,7 +28,7 @@ static rsh_status compare_list(const call *k) {
     return RSH_OK;
 }
 
-/* What must come of a call of every rank: the status expected; on success the caller compares. */
+/* Checks the status of a call.  Sets *compare if the call succeeded, so that the caller compares the results. */
 static rsh_status judge(const call *k, rsh_status st, bool *compare) {
     EXPECT(st == golden_expected(k->c, 0, true));
     *compare = !st && golden_answered(k->c);
@@ -67,7 +67,7 @@ static rsh_status do_all_gather(call *k, const json_t *tensors) {
     return compare ? compare_list(k) : RSH_OK;
 }
 
-/* all_reduce, reduce and broadcast: one tensor in and out. */
+/* Runs all_reduce, reduce or broadcast, which have one tensor as input and output. */
 static rsh_status do_in_place(call *k, const json_t *tensors) {
     rsh_op op = RSH_OP_NONE;
     bool compare, reduces = golden_is(k->c, "which", "reduce"), all = golden_is(k->c, "which", "all_reduce");
@@ -150,7 +150,8 @@ static rsh_status check_collective(const json_t *c, int rank, rsh_group *group) 
     return st;
 }
 
-/* Ranks, sizes and their translation; what PyTorch refuses, ours refuses with the same kind. */
+/* Checks ranks, sizes and their conversion.  If PyTorch returns an error, the library must return one of the same
+ * kind. */
 static rsh_status check_facts(const json_t *c, int rank, rsh_group *group) {
     const json_t *mine = json_array_get(json_object_get(json_object_get(c, "answer"), "ranks"), (size_t)rank), *to,
                  *from;

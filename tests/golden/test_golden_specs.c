@@ -1,4 +1,4 @@
-/* Chunks, devices, boxes and specs against PyTorch's recorded answers. */
+/* Chunks, devices, boxes and specs compared with PyTorch's recorded results. */
 #include "golden.h"
 
 static const json_t *answer_of(const json_t *c) { return json_object_get(c, "answer"); }
@@ -86,7 +86,7 @@ static rsh_status check_built(const json_t *c, const rsh_tensor_meta *meta) {
     const json_t *spec = json_object_get(c, "spec");
     EXPECT(golden_model(spec, meta->ndim, meta->size, model) == meta->nshards);
     for (int64_t i = 0; i < meta->nshards; i++)
-        EXPECT(rsh_shard_meta_equal(&model[i], &meta->shards[i])); /* the order of placements, empty ones too */
+        EXPECT(rsh_shard_meta_equal(&model[i], &meta->shards[i])); /* in the order of placements, with empty chunks */
     return golden_compare_boxes(json_object_get(answer_of(c), "meta"), meta->nshards, meta->shards);
 }
 
@@ -106,7 +106,7 @@ static rsh_status check_build(const json_t *c) {
     return st;
 }
 
-/* Chunk specs are equal to the recorded ones; of boxes, those recorded. */
+/* Inferred chunk specs must equal the recorded ones; for boxes only the kind is compared. */
 static rsh_status check_infer(const json_t *c) {
     rsh_shard_meta boxes[MOST_SHARDS];
     rsh_spec *mine = NULL, *theirs = NULL;
@@ -130,7 +130,7 @@ static rsh_status check_index(const json_t *c) {
     return RSH_OK;
 }
 
-/* build_reshard_metadata: by rank, empty chunks too, so nothing is sorted or dropped. */
+/* build_reshard_metadata: sorted by rank, with empty chunks. */
 static rsh_status check_by_rank(const json_t *c) {
     rsh_spec *spec = NULL;
     rsh_shard_meta mine[MOST_SHARDS], theirs[MOST_SHARDS];

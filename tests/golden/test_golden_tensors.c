@@ -1,20 +1,20 @@
-/* Sharded tensors against PyTorch's recorded answers: made, moved, gathered, saved, to the bit; and where PyTorch
- * fails, against the definition. */
+/* Sharded tensors compared bit by bit with PyTorch's recorded results: created, resharded, gathered and saved.  If
+ * PyTorch fails, they are compared with the definition. */
 #include "golden.h"
 #include "torch/kept.h"
 
-/* What a case runs on: rank in the group, the group, the size and the whole tensor. */
+/* The objects of a case: rank in the group, the group, the size and the whole tensor. */
 typedef struct scene {
-    const json_t *c, *answer, *mine; /* the case, its answer, this rank's */
-    int rank, me, ndim;              /* global rank; rank in the group */
-    rsh_group *group;                /* NULL: the default one */
+    const json_t *c, *answer, *mine; /* the case, its answer, and the answer of this rank */
+    int rank, me, ndim;              /* global rank, and rank in the group */
+    rsh_group *group;                /* NULL: the default group */
     int64_t size[RSH_MAX_NDIM];
     rsh_tensor *whole;
 } scene;
 
 /* ---- a sharded tensor ---- */
 
-/* Local shards hold their boxes of the whole, and are the boxes of the model that this rank owns. */
+/* Checks that local shards hold their boxes of the whole tensor, and are the boxes of the model that this rank owns. */
 static rsh_status check_model(const scene *s, const json_t *spec, const rsh_torch_tensor *st) {
     rsh_shard_meta model[MOST_SHARDS];
     const rsh_tensor_meta *meta = rsh_torch_meta(st);
@@ -42,7 +42,7 @@ static rsh_status check_values(const scene *s, const rsh_torch_tensor *st) {
     return RSH_OK;
 }
 
-/* The recorded shards of this rank are ours, but for empty ones, in any order. */
+/* Checks that this rank has the recorded shards in any order, except for empty ones. */
 static rsh_status check_shards(const scene *s, const rsh_torch_tensor *st) {
     const json_t *theirs = json_object_get(s->mine, "shards");
     int64_t found = 0, full = 0;
@@ -87,7 +87,7 @@ static rsh_status check_st(const scene *s, const json_t *spec, const rsh_torch_t
 
 /* ---- making and moving ---- */
 
-/* By rsh_shard_tensor; "srcs" gives every rank a source of its own, to be refused. */
+/* Creates the tensor with rsh_shard_tensor. "srcs" gives every rank another source, which must be rejected. */
 static rsh_status make_sharded(const scene *s, const rsh_spec *spec, rsh_torch_tensor **out) {
     const json_t *srcs = json_object_get(s->c, "srcs");
     int src = (int)(srcs ? json_integer_value(json_array_get(srcs, (size_t)s->me)) : golden_number(s->c, "src", 0));
@@ -113,7 +113,7 @@ static rsh_status check_shard(const scene *s) {
     return st;
 }
 
-/* Into a tensor that exists. */
+/* Reshards into an existing tensor. */
 static rsh_status check_into(const scene *s, const rsh_torch_tensor *from, const rsh_spec *to) {
     rsh_torch_opts opts = RSH_TORCH_OPTS_INIT;
     rsh_torch_tensor *into = NULL;
@@ -125,7 +125,7 @@ static rsh_status check_into(const scene *s, const rsh_torch_tensor *from, const
     return st;
 }
 
-/* reshuffle_local_shard and reshard_local_shard by themselves. */
+/* Calls reshuffle_local_shard and reshard_local_shard directly. */
 static rsh_status check_part(const scene *s, const rsh_torch_tensor *from, const rsh_spec *to) {
     rsh_shard_meta by_rank[MOST_SHARDS];
     const rsh_tensor *local;
@@ -157,7 +157,7 @@ static rsh_status check_moves(const scene *s, const rsh_torch_tensor *from, cons
     RSH_TRY(st);
     RSH_TRY(check_into(s, from, to));
     if (golden_answered(s->c)) RSH_TRY(check_part(s, from, to));
-    return check_model(s, json_object_get(s->c, "from"), from); /* the source is as before */
+    return check_model(s, json_object_get(s->c, "from"), from); /* the source must be unchanged */
 }
 
 static rsh_status check_reshard(const scene *s) {
@@ -190,7 +190,7 @@ static rsh_status fill(const scene *s, rsh_torch_tensor *st) {
     return RSH_OK;
 }
 
-/* A tensor of any spec whose shards hold their parts of the whole. */
+/* Creates a tensor of any spec whose shards hold their parts of the whole. */
 static rsh_status make_filled(const scene *s, rsh_group *group, rsh_torch_tensor **out) {
     rsh_spec *spec = NULL;
     rsh_torch_opts opts = RSH_TORCH_OPTS_INIT;
@@ -244,7 +244,7 @@ static rsh_status check_gather(const scene *s) {
     return got;
 }
 
-/* Loads under the case's group; the refusal must name the number that PyTorch's names. */
+/* Loads in the case's group.  An error must name the same number as PyTorch's message. */
 static rsh_status load_and_check(const scene *s, const bytes *saved, rsh_group *load) {
     rsh_torch_tensor *back = NULL;
     const char *which = golden_text(s->mine, "which");
@@ -280,7 +280,7 @@ out:
     return st;
 }
 
-/* ---- from what each rank has ---- */
+/* ---- from the shards that each rank has ---- */
 
 static rsh_status own_tensor(const scene *s, const json_t *item, const rsh_shard_meta *box, rsh_tensor **out) {
     rsh_tensor *whole = NULL, *part = NULL;
@@ -354,7 +354,7 @@ static rsh_status check_from_tensor(const scene *s) {
     rsh_spec *spec = NULL;
     rsh_torch_tensor *st = NULL;
     RSH_TRY(golden_box(local, &box));
-    RSH_TRY(own_tensor(s, s->c, &box, &tensor)); /* "transposed" stands in the case */
+    RSH_TRY(own_tensor(s, s->c, &box, &tensor)); /* the case sets "transposed" */
     rsh_status got = golden_spec(json_object_get(s->c, "spec"), &spec);
     if (!got) got = rsh_torch_from_tensor(tensor, NULL, spec, s->ndim, s->size, s->group, &st);
     rsh_tensor_free(tensor);

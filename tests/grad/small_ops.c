@@ -1,4 +1,4 @@
-/* Small ops for tests. */
+/* Small ops for tests of the tape. */
 #include "grad/small_ops.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static rsh_status like(const rsh_tensor *t, rsh_tensor **out) {
 
 typedef double function(double a, double b);
 
-/* out = f(a, b), element by element; b may be NULL. */
+/* Computes out = f(a, b), element by element; b may be NULL. */
 static rsh_status map(function *f, const rsh_tensor *a, const rsh_tensor *b, rsh_tensor **out) {
     rsh_tensor *dense[2] = {NULL, NULL};
     const rsh_tensor *from[2] = {a, b};
@@ -67,7 +67,7 @@ static rsh_status forward_map(rsh_grad_call *c, function *f) {
     return st ? st : rsh_call_set_output(c, 0, t);
 }
 
-/* The gradient of input i is f(gradient, saved slot). */
+/* Sets the gradient of input i to f(gradient, saved slot). */
 static rsh_status give_map(rsh_grad_call *c, int i, function *f, int slot) {
     const rsh_tensor *saved = NULL;
     rsh_tensor *t;
@@ -121,7 +121,7 @@ static rsh_status exp_backward(rsh_grad_call *c) { return give_map(c, 0, times, 
 static const rsh_grad_op exp_op = {
     .name = "exp", .forward = exp_forward, .backward = exp_backward, POINTWISE};
 
-/* A number as an attribute, and a tensor of its own that it saves. */
+/* An op with a number as an attribute, which saves a tensor of its own. */
 static rsh_status scale_forward(rsh_grad_call *c) {
     const rsh_tensor *a = rsh_call_input(c, 0);
     rsh_tensor *x = NULL, *t = NULL;
@@ -142,7 +142,7 @@ static const rsh_grad_op scale_op = {.name = "scale",
                                      POINTWISE,
                                      .attr_bytes = sizeof(double)};
 
-/* ---- times a number that is a value ---- */
+/* ---- product with a value of one element ---- */
 
 static rsh_status spread(const rsh_tensor *number, const rsh_tensor *like, rsh_tensor **out) {
     const int64_t zeros[RSH_MAX_NDIM] = {0};
@@ -199,7 +199,7 @@ static rsh_status sum_forward(rsh_grad_call *c) {
     return st ? st : rsh_call_save_input(c, 0);
 }
 
-/* A view in which every element is the one gradient. */
+/* Returns a view in which every element is the same gradient. */
 static rsh_status sum_backward(rsh_grad_call *c) {
     const int64_t zeros[RSH_MAX_NDIM] = {0};
     const rsh_tensor *in;

@@ -1,10 +1,11 @@
-/* Calls of an op: what its functions learn of inputs, outputs and saved slots, and what they may not do when. */
+/* Calls of an op: what its functions can read of inputs, outputs and saved slots, and which calls are errors at which
+ * time. */
 #include "grad/small_ops.h"
 
 #define N 3
 static const double X[N] = {0.5, -1.25, 2};
 
-/* x to x^2, and to where x is positive, which has no gradient although its dtype could. */
+/* Outputs x^2, and where x is positive; the second output has no gradient, although its dtype could have one. */
 static rsh_status forward(rsh_grad_call *c) {
     rsh_tensor *t[2];
     if (rsh_call_nin(c) != 1 || rsh_call_nout(c) != 2 || rsh_call_part(c)) return rsh_fail(RSH_ERUNTIME, "odd call");
@@ -27,7 +28,7 @@ static rsh_status backward(rsh_grad_call *c) {
     assert_ptr_equal(saved, again);
     assert_int_equal(rsh_call_saved_value(c, 1, &again), RSH_EINDEX);
     assert_null(rsh_call_output_grad_value(c, 1));
-    assert_null(rsh_call_input_value(c, 0)); /* of forward alone */
+    assert_null(rsh_call_input_value(c, 0)); /* available only in forward */
     const double *x = small_data(saved), *dy = rsh_tensor_data(rsh_call_output_grad(c, 0));
     OK(rsh_tensor_zeros(RSH_F64, 1, (int64_t[]){N}, &g));
     for (int i = 0; i < N; i++) ((double *)rsh_tensor_data(g))[i] = 2 * x[i] * dy[i];

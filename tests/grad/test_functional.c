@@ -1,4 +1,4 @@
-/* Collectives of a group as ops: values and derivatives on threads, processes and nodes. */
+/* Collectives of a group as ops: values and derivatives on threads, on processes and between nodes. */
 #include "grad/transposes.h"
 
 #include <reshard/torch.h>
@@ -34,7 +34,7 @@ static rsh_status zeros(int64_t n, bool requires_grad, rsh_value **out) {
     return st;
 }
 
-/* Rows from rank i to rank j; none for some pairs. */
+/* Returns the number of rows from rank i to rank j, which is 0 for some pairs. */
 static int64_t rows(int i, int j) { return (i * 2 + j) % 3; }
 
 static void splits_of(rsh_comm *comm, int64_t *in, int64_t *out) {
@@ -105,9 +105,9 @@ static void every_adjoint_is_the_transpose(void **state) {
     for (int n = 1; n <= MOST; n++) run_engines(n, all_adjoints, NULL);
 }
 
-/* ---- the other derivative: replicas are one variable, and have one gradient ---- */
+/* ---- the other derivative: replicas are one variable, which has one gradient ---- */
 
-/* The gradient of the first input where every output has the gradient g. */
+/* Computes the gradient of the first input if every output has the gradient g. */
 static rsh_status back(call c, rsh_comm *comm, const double *g, double *out) {
     rsh_value *in[MOST] = {NULL}, *to[MOST] = {NULL}, *seeds[MOST] = {NULL};
     int nin, nout = 0;
@@ -132,11 +132,11 @@ static rsh_status way_back(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 6 * MOST; i++) g[i] = i - 3;
     RSH_TRY(rsh_group_init(comm));
     RSH_TRY(back((call){ALL_REDUCE, RSH_OP_SUM, 0, how}, comm, g, got));
-    for (int i = 0; i < 6; i++) CHECK(got[i] == g[i]); /* no sum over ranks */
+    for (int i = 0; i < 6; i++) CHECK(got[i] == g[i]); /* gradients are not summed over ranks */
     RSH_TRY(back((call){ALL_REDUCE, RSH_OP_AVG, 0, how}, comm, g, got));
     for (int i = 0; i < 6; i++) CHECK(got[i] == g[i] * (1.0 / n));
     RSH_TRY(back((call){ALL_GATHER, RSH_OP_SUM, 0, how}, comm, g, got));
-    for (int i = 0; i < 6; i++) CHECK(got[i] == g[6 * me + i]); /* its own slot */
+    for (int i = 0; i < 6; i++) CHECK(got[i] == g[6 * me + i]); /* each rank gets its own slot */
     RSH_TRY(back((call){BROADCAST, RSH_OP_SUM, 0, how}, comm, g, got));
     for (int i = 0; i < 6; i++) CHECK(got[i] == (me ? 0 : g[i]));
     RSH_TRY(back((call){REDUCE_SCATTER, RSH_OP_SUM, 0, how}, comm, g, got));
@@ -149,9 +149,10 @@ static void the_way_back_sums_over_no_replicas(void **state) {
     for (int n = 1; n <= MOST; n++) run_engines(n, way_back, NULL);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
-/* Backward of max, min and prod of all reductions: PyTorch's give wrong numbers (or the op's own reduction). */
+/* Backward of max, min and prod for all reductions.  PyTorch returns wrong numbers here (or those of the op's own
+ * reduction). */
 static rsh_status no_derivative(void *ctx, rsh_comm *comm) {
     (void)ctx;
     static const kind kinds[] = {REDUCE, ALL_REDUCE, REDUCE_SCATTER};
@@ -170,7 +171,7 @@ static rsh_status no_derivative(void *ctx, rsh_comm *comm) {
     return rsh_group_destroy();
 }
 
-/* PyTorch's defect B-12. */
+/* Covers PyTorch's defect B-12. */
 static void reductions_without_derivative_are_named_on_all_ranks(void **state) {
     (void)state;
     for (int n = 1; n <= 3; n++) run_engines(n, no_derivative, NULL);
@@ -190,7 +191,8 @@ static rsh_status wrong_on_one(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_ERUNTIME, rsh_functional_broadcast(NULL, v, odd ? n : 0, how, out));
     CHECK_STATUS(RSH_ERUNTIME, rsh_functional_broadcast(NULL, v, odd ? -1 : 0, how, out));
     CHECK_STATUS(RSH_EVALUE, rsh_functional_all_gather(NULL, v, how, odd ? n + 1 : n, out));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_functional_all_to_all_single(NULL, v, NULL, NULL, out)); /* 3 rows, 2 ranks */
+    /* 3 rows cannot be divided by 2 ranks */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_functional_all_to_all_single(NULL, v, NULL, NULL, out));
     rsh_value *even;
     RSH_TRY(zeros(2, true, &even));
     CHECK_STATUS(RSH_EVALUE, rsh_functional_all_to_all_single(NULL, even, NULL, odd ? (int64_t[]){2, 0} : NULL, out));
@@ -210,7 +212,7 @@ static void what_one_rank_refuses_all_refuse(void **state) {
     run_engines(2, wrong_on_one, NULL);
 }
 
-/* ---- failing in the middle of a backward ---- */
+/* ---- failures in the middle of a backward ---- */
 
 static rsh_status fail_on_rank_1(rsh_grad_call *c) {
     rsh_comm *comm = *(rsh_comm **)rsh_call_attrs(c);
@@ -224,7 +226,8 @@ static rsh_status same(rsh_grad_call *c) {
 static const rsh_grad_op bad_day = {
     .name = "bad day", .forward = same, .backward = fail_on_rank_1, .attr_bytes = sizeof(rsh_comm *)};
 
-/* A collective before the op that fails, one after it, or none: every rank gets the status, and no leaf changes. */
+/* The graph has a collective before the op that fails, after it, or neither.  Every rank gets the status, and no leaf
+ * changes. */
 static rsh_status fails_in_the_middle(void *ctx, rsh_comm *comm) {
     int where = *(int *)ctx;
     const rsh_derivative how = RSH_DERIVATIVE_ADJOINT;

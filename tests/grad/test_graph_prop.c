@@ -1,4 +1,4 @@
-/* Random graphs against finite differences. */
+/* Gradients of random graphs compared with finite differences. */
 #include "grad/small_ops.h"
 #include "seed.h"
 
@@ -15,7 +15,7 @@ static uint64_t draw(uint64_t *state) {
 static int below(uint64_t *seed, int n) { return (int)(draw(seed) % (uint64_t)n); }
 static double number(uint64_t *seed) { return (double)(draw(seed) >> 11) / (double)(1ull << 53) * 1.2 - 0.6; }
 
-/* A graph is a list of ops, each on values that are there; half of its values are dropped as it grows. */
+/* A graph is a list of ops on existing values; half of its values are freed while it grows. */
 typedef struct step {
     int op, a, b;
 } step;
@@ -37,7 +37,7 @@ static graph random_graph(uint64_t *seed) {
     return g;
 }
 
-/* Keeps values small: what is scaled down twice a level does not overflow. */
+/* Applies a step.  Values stay small, because they are scaled down twice per level. */
 static rsh_status apply(const step *s, rsh_value *const *v, rsh_value **out) {
     rsh_value *t = NULL, *low = NULL, *high = NULL;
     rsh_status st = RSH_OK;
@@ -47,7 +47,7 @@ static rsh_status apply(const step *s, rsh_value *const *v, rsh_value **out) {
     case 2: return small_sin(v[s->a], out);
     case 3: st = small_sin(v[s->a], &low); if (!st) st = small_exp(low, &t); break;
     case 4: return small_scale(v[s->a], -0.5, out);
-    default: /* halves that overlap again: a narrow view is an output twice */
+    default: /* two overlapping halves: a narrow view is an output twice */
         st = small_halves(v[s->a], &low, &high);
         if (!st) st = small_mul(low, high, &t);
         rsh_value_free(low);
@@ -65,7 +65,7 @@ static rsh_status apply(const step *s, rsh_value *const *v, rsh_value **out) {
     return st;
 }
 
-/* The sum of the last value, and the gradients of the leaves if they are asked for. */
+/* Returns the sum of the last value and, if requested, the gradients of the leaves. */
 static double run(const graph *g, double grad[LEAVES][WIDTH], unsigned flags) {
     rsh_value *v[LEAVES + MOST + 1] = {NULL};
     for (int i = 0; i < LEAVES; i++) v[i] = small_leaf(WIDTH, g->x[i], g->wanted[i] && grad);

@@ -1,4 +1,4 @@
-/* Hooks for saved tensors: when they are called, with what, and what happens when they are wrong. */
+/* Hooks for saved tensors: when they are called, with which arguments, and what happens if they are wrong. */
 #include "grad/small_ops.h"
 
 #define N 4
@@ -8,7 +8,7 @@ static void free_all(int n, rsh_value **v) {
     for (int i = 0; i < n; i++) rsh_value_free(v[i]);
 }
 
-/* A pair that counts, keeps a copy of what it packs, and misbehaves on demand. */
+/* A pair of hooks that counts its calls, keeps a copy of what it packs, and returns errors on demand. */
 typedef struct keeper {
     int packed, unpacked, released, dropped, prefetched, parameters, recording;
     bool change, fail_pack, fail_pack_silently, fail_unpack, give_nothing, give_short, give_f32, same;
@@ -74,11 +74,11 @@ static void each_slot_is_packed_once_and_unpacked_once_a_backward(void **state) 
     keeper k = {0};
     rsh_value *v[4] = {small_leaf(N, X, true)};
     push(&k);
-    OK(small_sin(v[0], &v[1]));        /* one slot: an input */
-    OK(small_mul(v[1], v[0], &v[2])); /* two: the same tensor again, and another */
+    OK(small_sin(v[0], &v[1]));        /* saves one slot: an input */
+    OK(small_mul(v[1], v[0], &v[2])); /* saves two slots: the same tensor again, and another one */
     assert_int_equal(k.packed, 3);
     OK(rsh_saved_hooks_pop());
-    OK(small_sum(v[2], &v[3])); /* outside */
+    OK(small_sum(v[2], &v[3])); /* outside of the hooks */
     assert_int_equal(k.packed, 3);
     assert_int_equal(k.unpacked, 0);
     OK(rsh_backward(v[3], NULL, RSH_RETAIN_GRAPH));
@@ -98,7 +98,7 @@ static double gradient_of_product(bool hooked) {
     rsh_value *v[4] = {small_leaf(N, X, true)};
     if (hooked) push(&k);
     OK(small_exp(v[0], &v[1])); /* saves its output */
-    OK(small_scale(v[1], 3, &v[2])); /* saves a tensor of its own */
+    OK(small_scale(v[1], 3, &v[2])); /* saves a tensor that it created */
     OK(small_sum(v[2], &v[3]));
     if (hooked) OK(rsh_saved_hooks_pop());
     OK(rsh_backward(v[3], NULL, 0));
@@ -119,9 +119,9 @@ static void where_nothing_is_saved_nothing_is_packed(void **state) {
     keeper k = {0};
     rsh_value *v[3] = {small_leaf(N, X, true), small_leaf(N, X, false)};
     push(&k);
-    OK(small_add(v[0], v[0], &v[2])); /* needs nothing for its backward */
+    OK(small_add(v[0], v[0], &v[2])); /* backward of this op needs no tensor */
     rsh_value_free(v[2]);
-    OK(small_mul(v[1], v[1], &v[2])); /* nobody asks for a gradient */
+    OK(small_mul(v[1], v[1], &v[2])); /* no input requires a gradient */
     rsh_value_free(v[2]);
     bool was = rsh_grad_enable(false);
     OK(small_mul(v[0], v[0], &v[2])); /* nothing is recorded */
@@ -145,7 +145,7 @@ static void only_the_top_pair_is_used(void **state) {
     OK(small_sum(v[2], &v[3]));
     assert_int_equal(inner.packed, 1);
     assert_int_equal(outer.packed, 1);
-    OK(rsh_backward(v[3], NULL, 0)); /* each slot with the pair it was packed with */
+    OK(rsh_backward(v[3], NULL, 0)); /* each slot uses the pair that packed it */
     assert_int_equal(inner.unpacked, 1);
     assert_int_equal(outer.unpacked, 1);
     free_all(4, v);
@@ -173,7 +173,7 @@ static void the_next_op_is_prefetched(void **state) {
 
 static void a_graph_that_is_dropped_releases_what_was_packed(void **state) {
     (void)state;
-    keeper k = {.same = true}; /* keeps the very value: no circle of references */
+    keeper k = {.same = true}; /* keeps the value itself, which must not cause a reference cycle */
     rsh_value *v[3] = {small_leaf(N, X, true)};
     push(&k);
     OK(small_exp(v[0], &v[1]));
@@ -200,7 +200,7 @@ static void a_packed_tensor_may_change(void **state) {
     free_all(3, v);
 }
 
-/* ---- wrong ---- */
+/* ---- wrong hooks ---- */
 
 static void a_pack_hook_that_fails_fails_the_op(void **state) {
     (void)state;
@@ -262,7 +262,7 @@ static rsh_status rank_depth(void *ctx, rsh_comm *comm) {
     keeper *k = ctx;
     if (rsh_saved_hooks_depth()) return rsh_fail(RSH_ERUNTIME, "another thread's stack is seen");
     rsh_saved_hooks h = hooks_of(&k[rsh_comm_rank(comm)]);
-    return rsh_saved_hooks_push(&h); /* left to the end of the thread */
+    return rsh_saved_hooks_push(&h); /* the end of the thread frees it */
 }
 
 static void every_thread_has_a_stack_of_its_own(void **state) {
@@ -275,13 +275,13 @@ static void every_thread_has_a_stack_of_its_own(void **state) {
     OK(rsh_saved_hooks_pop());
 }
 
-/* ---- recomputation: a pair that keeps nothing and runs the function again at the first unpack ---- */
+/* ---- recomputation: the pair stores nothing and runs the function again at the first unpack ---- */
 
 enum { SLOTS = 8 };
 typedef struct again {
     rsh_value *input;
-    int runs, n, next;       /* runs of the function; slots saved in the first; slots seen in the second */
-    rsh_value *slot[SLOTS]; /* of the second run */
+    int runs, n, next;       /* number of runs; slots saved in the first run; slots seen in the second run */
+    rsh_value *slot[SLOTS]; /* values of the second run */
     rsh_value *out;
 } again;
 
@@ -359,10 +359,10 @@ static void a_slot_outside_of_ops_goes_through_the_top_pair(void **state) {
     OK(rsh_saved_hooks_pop());
     push(&inner); /* a slot keeps its pair */
     assert_int_equal(k.packed, 1);
-    assert_int_equal(k.parameters, 1); /* it got the value itself */
+    assert_int_equal(k.parameters, 1); /* the hook got the value itself */
     assert_int_equal(k.recording, 0);
     assert_null(rsh_saved_comm(s));
-    OK(rsh_math_fill_number(rsh_value_tensor(x), 100)); /* the pair has what it needs */
+    OK(rsh_math_fill_number(rsh_value_tensor(x), 100)); /* the pair has stored what it needs */
     OK(rsh_saved_read(s, &a));
     OK(rsh_saved_read(s, &b));
     assert_int_equal(k.unpacked, 2);

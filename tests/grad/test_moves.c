@@ -1,4 +1,5 @@
-/* Reshards as ops: both derivatives, tags, ops on distributed values of one part, several or none. */
+/* Reshards as ops: both derivatives, conversions from and to plain values, and ops on distributed values with one part,
+ * several parts or none. */
 #include "grad/transposes.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@ enum { MOST = 4 };
 
 /* ---- layouts of a 5 x 3 tensor for any number of ranks ---- */
 
-/* %d: ranks; %s: dtype. */
+/* %d is the number of ranks, %s the dtype. */
 static const char *const forms[] = {
     "%s[5/x, 3] on x=%d",
     "%s[5, 3/x] on x=%d",
@@ -20,7 +21,7 @@ static const char *const forms[] = {
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
-/* Two parts on rank 0 and, from three ranks on, none on the last. */
+/* Writes boxes: two parts on rank 0 and, from three ranks on, none on the last rank. */
 static void boxes_text(char *text, size_t bytes, const char *dtype, int n) {
     int b = n > 1 ? 1 : 0, c = n > 2 ? n - 2 : b;
     snprintf(text, bytes, "%s[5, 3] boxes 0:[0:2,0:3] 0:[4:5,0:3] %d:[2:4,0:1] %d:[2:4,1:3]", dtype, b, c);
@@ -58,7 +59,7 @@ static bool to_other_op(const move *m) {
     return a && b && a != b;
 }
 
-/* One pair in so many, another one for each number of ranks. */
+/* Tests one pair in so many, with a different start for each number of ranks. */
 static rsh_status all_adjoints(void *ctx, rsh_comm *comm) {
     int every = *(int *)ctx, n = rsh_comm_size(comm);
     for (int k = n; k < (FORMS + 1) * (FORMS + 1); k += every) {
@@ -83,11 +84,11 @@ static void every_adjoint_is_the_transpose(void **state) {
     }
 }
 
-/* ---- the way back ---- */
+/* ---- backward ---- */
 
 static double by_position(const int64_t *index) { return (double)(index[0] * 3 + index[1]) + 0.5; }
 
-/* Fills, or compares with, a number that depends on the global position alone, times `by`. */
+/* Fills with, or compares with, a number that depends only on the global position, times `by`. */
 static rsh_status each_element(const rsh_value *v, bool fill, double by) {
     const rsh_layout *l = rsh_value_layout(v);
     int rank = rsh_comm_rank(rsh_value_comm(v));
@@ -114,7 +115,7 @@ static rsh_status way_back(const move *m, rsh_comm *comm) {
     RSH_TRY(each_element(v[2], true, 1));
     RSH_TRY(rsh_backward(v[1], v[2], 0));
     const rsh_value *g = rsh_value_grad(v[0]);
-    CHECK(rsh_layout_op(rsh_value_layout(g)) == RSH_OP_NONE); /* partial has become replicated */
+    CHECK(rsh_layout_op(rsh_value_layout(g)) == RSH_OP_NONE); /* partial must have become replicated */
     bool avg = rsh_layout_op(m->from) == RSH_OP_AVG;
     RSH_TRY(each_element(g, false, avg ? 1.0 / rsh_comm_size(comm) : 1));
     for (int i = 0; i < 3; i++) rsh_value_free(v[i]);
@@ -145,7 +146,7 @@ static void the_way_back_gives_each_replica_the_gradient(void **state) {
     }
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static rsh_status refusals(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -160,7 +161,7 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_sharded_zeros(comm, max, &s));
     RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     const rsh_derivative both[] = {RSH_DERIVATIVE_ADJOINT, RSH_DERIVATIVE_BACKWARD};
-    for (int k = 0; k < 2; k++) { /* a maximum has no derivative: every rank hears which op it is */
+    for (int k = 0; k < 2; k++) { /* a maximum has no derivative: the error names the op on every rank */
         RSH_TRY(rsh_value_reshard(v[0], rows, both[k], NULL, &v[1]));
         RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[1]), false, &v[2]));
         CHECK_STATUS(RSH_EUNSUP, rsh_backward(v[1], v[2], 0));
@@ -197,7 +198,7 @@ static void what_has_no_derivative_or_is_wrong_is_refused_on_all_ranks(void **st
 
 /* ---- ops on distributed values ---- */
 
-/* x * x + x, in this layout: the gradient is 2x + 1 wherever x is. */
+/* Computes x * x + x in this layout: the gradient is 2x + 1, wherever x is. */
 static rsh_status pointwise(rsh_comm *comm, const rsh_layout *l) {
     rsh_value *v[4] = {NULL};
     rsh_sharded *s;
@@ -212,7 +213,7 @@ static rsh_status pointwise(rsh_comm *comm, const rsh_layout *l) {
     RSH_TRY(rsh_backward(v[2], v[3], 0));
     const rsh_value *g = rsh_value_grad(v[0]);
     CHECK(g && rsh_layout_equal(rsh_value_layout(g), l) && rsh_value_nparts(g) == rsh_value_nparts(v[0]));
-    for (int64_t p = 0; p < rsh_value_nparts(g); p++) { /* strides may differ: look at both in one order */
+    for (int64_t p = 0; p < rsh_value_nparts(g); p++) { /* strides may differ, so both are read in the same order */
         rsh_tensor *x, *dx;
         RSH_TRY(rsh_math_convert(rsh_value_part(v[0], p), RSH_F64, &x));
         RSH_TRY(rsh_math_convert(rsh_value_part(g, p), RSH_F64, &dx));
@@ -225,7 +226,7 @@ static rsh_status pointwise(rsh_comm *comm, const rsh_layout *l) {
     return RSH_OK;
 }
 
-/* x * one number: the gradient of the number is the sum over this rank's parts. */
+/* Multiplies x by one number: the gradient of the number is the sum over this rank's parts. */
 static rsh_status number_times_parts(rsh_comm *comm, const rsh_layout *l) {
     rsh_value *v[4] = {NULL, small_scalar(2, true)};
     rsh_sharded *s;
@@ -233,7 +234,7 @@ static rsh_status number_times_parts(rsh_comm *comm, const rsh_layout *l) {
     RSH_TRY(rsh_sharded_full(comm, l, &(double){3}, &s));
     RSH_TRY(rsh_value_adopt_sharded(s, true, &v[0]));
     RSH_TRY(small_times_number(v[0], v[1], &v[2]));
-    RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[2]), false, &v[3])); /* a seed of sixes */
+    RSH_TRY(rsh_value_share_sharded(rsh_value_sharded(v[2]), false, &v[3])); /* a seed in which every element is 6 */
     RSH_TRY(rsh_backward(v[2], v[3], 0));
     for (int64_t p = 0; p < rsh_value_nparts(v[0]); p++)
         sum += 18.0 * (double)rsh_tensor_count(rsh_value_part(v[0], p));
@@ -254,7 +255,7 @@ static rsh_status distributed_ops(void *ctx, rsh_comm *comm) {
         if (!rsh_layout_op(l)) RSH_TRY(number_times_parts(comm, l));
         rsh_layout_free(l);
     }
-    RSH_TRY(layout_of(FORMS, "f64", n, &l)); /* boxes: two parts on rank 0 */
+    RSH_TRY(layout_of(FORMS, "f64", n, &l)); /* two parts on rank 0 */
     RSH_TRY(rsh_sharded_zeros(comm, l, &s));
     RSH_TRY(rsh_value_adopt_sharded(s, true, &v));
     if (rsh_value_nparts(v) != 1) {
@@ -274,7 +275,7 @@ static void pointwise_ops_run_part_by_part_and_others_say_that_they_cannot(void 
     for (int n = 1; n <= MOST; n++) run_engines(n, distributed_ops, NULL);
 }
 
-/* A local tensor becomes partial, is reduced, and comes back: as a row-wise Linear does. */
+/* A local tensor becomes partial, is reduced and comes back, as in a row-wise Linear. */
 static rsh_status tagged(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int n = rsh_comm_size(comm), me = rsh_comm_rank(comm);
@@ -293,7 +294,7 @@ static rsh_status tagged(void *ctx, rsh_comm *comm) {
     RSH_TRY(small_sum(v[3], &v[4]));
     RSH_TRY(rsh_backward(v[4], NULL, 0));
     CHECK(!rsh_value_layout(rsh_value_grad(v[0])));
-    CHECK(small_grad(v[0], 0) == 1 && small_grad(v[0], 1) == 1); /* ones on every rank, nothing divided */
+    CHECK(small_grad(v[0], 0) == 1 && small_grad(v[0], 1) == 1); /* 1 on every rank, because nothing is divided */
     for (int i = 0; i < 5; i++) rsh_value_free(v[i]);
     rsh_layout_free(partial);
     rsh_layout_free(whole);
@@ -307,7 +308,7 @@ static void a_tag_is_put_on_and_taken_off(void **state) {
 
 /* ---- a loop ---- */
 
-/* After the second step nothing is planned or bound, and no memory is added. */
+/* From the third step on nothing is planned or bound, and no memory is added. */
 static rsh_status loop(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_layout *rows, *columns;

@@ -1,4 +1,4 @@
-/* The tape: gradients of small graphs, what is kept for how long, and what is refused. */
+/* The tape: gradients of small graphs, how long tensors are kept, and errors. */
 #include "grad/small_ops.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static void outputs_of_integers_require_nothing(void **state) {
     rsh_value *none;
     OK(rsh_tensor_zeros(RSH_F16, 0, NULL, &half));
     FAILS(RSH_ETYPE, "f16", rsh_value_adopt_tensor(half, true, &none));
-    rsh_tensor_free(half); /* it was not taken */
+    rsh_tensor_free(half); /* the failed call did not take ownership */
     free_all(2, v);
 }
 
@@ -99,7 +99,7 @@ static void nothing_is_recorded_where_recording_is_off(void **state) {
     assert_true(rsh_value_is_leaf(v[1]));
     rsh_grad_enable(was);
     assert_true(rsh_grad_enabled());
-    OK(small_mul(v[0], v[1], &v[2])); /* the square is a number now */
+    OK(small_mul(v[0], v[1], &v[2])); /* the square is a plain number now */
     assert_true(rsh_value_requires_grad(v[2]));
     assert_false(rsh_value_is_leaf(v[2]));
     free_all(3, v);
@@ -150,11 +150,11 @@ static void unknown_flags_are_refused(void **state) {
     rsh_value *v[2] = {small_leaf(N, X, true)};
     OK(small_sum(v[0], &v[1]));
     FAILS(RSH_EVALUE, "flags 8", rsh_backward(v[1], NULL, 8));
-    OK(rsh_backward(v[1], NULL, 0)); /* it is not used up */
+    OK(rsh_backward(v[1], NULL, 0)); /* the graph was retained */
     free_all(2, v);
 }
 
-/* ---- changed in place ---- */
+/* ---- changes in place ---- */
 
 static void a_saved_tensor_that_has_changed_is_noticed(void **state) {
     (void)state;
@@ -200,7 +200,7 @@ static void the_gradient_of_a_leaf_is_its_own_memory(void **state) {
     (void)state;
     rsh_value *v[4] = {small_leaf(N, X, true), small_leaf(N, X, true), NULL, small_leaf(N, X, false)};
     OK(small_add(v[0], v[1], &v[2]));
-    OK(rsh_backward(v[2], v[3], 0)); /* the seed passes through to both */
+    OK(rsh_backward(v[2], v[3], 0)); /* the seed is passed on to both */
     assert_ptr_not_equal(small_data(rsh_value_grad(v[0])), small_data(rsh_value_grad(v[1])));
     assert_ptr_not_equal(small_data(rsh_value_grad(v[0])), small_data(v[3]));
     assert_ptr_not_equal(small_data(rsh_value_grad(v[1])), small_data(v[3]));
@@ -216,7 +216,7 @@ static void a_gradient_is_set_only_where_it_fits(void **state) {
     OK(rsh_value_set_grad(v[0], v[2]));
     OK(small_sum(v[0], &v[3]));
     OK(rsh_backward(v[3], NULL, 0));
-    for (int i = 0; i < N; i++) assert_true(small_data(v[2])[i] == X[i] + 1); /* added in place */
+    for (int i = 0; i < N; i++) assert_true(small_data(v[2])[i] == X[i] + 1); /* the gradient was added in place */
     free_all(4, v);
 }
 
@@ -241,7 +241,7 @@ static void large_gradients_add_up_with_a_pool_too(void **state) {
     for (int i = 0; i < BIG; i++) seed[i] = i;
     OK(rsh_pool_new(2, &pool));
     assert_null(rsh_grad_set_pool(pool));
-    OK(small_add(v[0], v[0], &v[1])); /* twice the same input: a sum of two gradients */
+    OK(small_add(v[0], v[0], &v[1])); /* the same input twice: its gradient is a sum of two */
     OK(rsh_backward(v[1], v[2], 0));
     assert_ptr_equal(rsh_grad_set_pool(NULL), pool);
     for (int i = 0; i < BIG; i++) assert_true(small_grad(v[0], i) == 2.0 * i);
@@ -250,7 +250,7 @@ static void large_gradients_add_up_with_a_pool_too(void **state) {
     free(x);
 }
 
-/* ---- ops that are wrong ---- */
+/* ---- wrong ops ---- */
 
 static rsh_status identity_forward(rsh_grad_call *c) {
     const rsh_tensor *a = rsh_call_input(c, 0);
@@ -280,7 +280,7 @@ static rsh_status read_beyond(rsh_grad_call *c) {
     return rsh_call_saved(c, 0, &t);
 }
 
-/* The status of a backward through identity with this backward function. */
+/* Returns the status of a backward through identity with this backward function. */
 static rsh_status back_through(rsh_status (*backward)(rsh_grad_call *), bool *has_grad) {
     const rsh_grad_op op = {.name = "odd", .forward = identity_forward, .backward = backward};
     rsh_value *v[4] = {small_leaf(N, X, true)};
@@ -307,7 +307,7 @@ static void a_backward_that_is_wrong_changes_no_leaf(void **state) {
     FAILS(RSH_EUNSUP, "odd has no derivative", back_through(NULL, &has));
     assert_false(has);
     OK(back_through(give_nothing, &has));
-    assert_true(has); /* from the product */
+    assert_true(has); /* the gradient of the product */
 }
 
 static int dropped;
@@ -332,7 +332,7 @@ static void a_forward_that_is_wrong_gives_nothing(void **state) {
     }
     op.forward = identity_forward;
     OK(rsh_grad_apply(&op, &(int){1}, 1, &a, 1, &out));
-    assert_int_equal(dropped, 3); /* backward needs the attributes */
+    assert_int_equal(dropped, 3); /* backward needs the attributes until now */
     rsh_value_free(out);
     assert_int_equal(dropped, 4);
     rsh_value_free(a);
@@ -393,10 +393,10 @@ static void what_nobody_needs_is_freed_at_once(void **state) {
     uint64_t leaf = data_bytes(), big = BIG * sizeof *x;
     OK(small_add(v[0], v[0], &v[1]));
     OK(small_add(v[1], v[0], &v[2]));
-    rsh_value_free(v[1]); /* add saves nothing */
+    rsh_value_free(v[1]); /* add does not save it */
     assert_true(data_bytes() < leaf + 2 * big);
     OK(small_mul(v[2], v[2], &v[1]));
-    rsh_value_free(v[2]); /* mul does */
+    rsh_value_free(v[2]); /* mul saves it */
     assert_true(data_bytes() >= leaf + 2 * big);
     OK(small_sum(v[1], &v[3]));
     rsh_value_free(v[1]);
@@ -434,7 +434,7 @@ static void training_steps_keep_no_memory(void **state) {
     free_all(2, leaf);
 }
 
-/* Every allocation of a step fails once: an error, no leaf changed, and nothing lost. */
+/* Every allocation of a step fails once: the step returns an error, no leaf changes, and nothing leaks. */
 static void a_step_without_memory_is_undone(void **state) {
     (void)state;
     rsh_value *leaf[2] = {small_leaf(N, X, true), small_leaf(N, X, true)};
@@ -445,7 +445,8 @@ static void a_step_without_memory_is_undone(void **state) {
         st = step(leaf);
         rsh_alloc_fail_at(-1);
         if (st == RSH_ENOMEM) assert_null(rsh_value_grad(leaf[0]));
-        if (st == RSH_ENOMEM && at) assert_true(rsh_alloc_get_stats().live <= live + 40); /* spare blocks */
+        /* some blocks are kept for reuse */
+        if (st == RSH_ENOMEM && at) assert_true(rsh_alloc_get_stats().live <= live + 40);
     }
     OK(st);
     free_all(2, leaf);

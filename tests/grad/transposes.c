@@ -1,4 +1,4 @@
-/* Transposes: gradients of linear ops against their matrices. */
+/* Transposes: compares gradients of linear ops with their matrices. */
 #include "grad/transposes.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void values_free(values *v) {
     v->n = 0;
 }
 
-/* ---- elements of dense parts, f32 or f64, counted through all values and parts ---- */
+/* ---- elements of dense parts, f32 or f64, numbered through all values and parts ---- */
 
 typedef void visit(void *ctx, int64_t k, void *element, rsh_dtype dtype);
 
@@ -35,7 +35,7 @@ static void put(void *e, rsh_dtype t, double x) {
     else *(float *)e = (float)x;
 }
 
-/* A small whole number, another one for each rank and element. */
+/* Returns a small whole number that depends on the rank and the element. */
 static double weight(int rank, int64_t k) { return (double)((k * 7 + rank * 5 + k * rank) % 9 - 4); }
 
 typedef struct visiting {
@@ -69,7 +69,7 @@ static rsh_status seeds_like(const values *out, int rank, values *seeds) {
     return RSH_OK;
 }
 
-/* The gradients of this rank's inputs, as the tape finds them. */
+/* Computes the gradients of this rank's inputs with the tape. */
 static rsh_status find_gradient(const linear *l, rsh_comm *comm, double *list) {
     values in = {0}, out = {0}, seeds = {0}, grads = {0};
     rsh_status st = l->make(l->ctx, comm, true, &in.n, in.v);
@@ -88,7 +88,7 @@ static rsh_status find_gradient(const linear *l, rsh_comm *comm, double *list) {
     return st;
 }
 
-/* The weighed sum of all ranks' outputs for one unit vector. */
+/* Computes the weighted sum of all ranks' outputs for one unit vector. */
 static rsh_status probe(const linear *l, rsh_comm *comm, int64_t unit, double *out) {
     values in = {0}, to = {0};
     visiting v = {.rank = rsh_comm_rank(comm), .unit = unit};

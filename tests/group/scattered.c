@@ -1,4 +1,4 @@
-/* Scattered: tensors of any strides with elements known from who made them. */
+/* Scattered: tensors with any strides, whose elements depend on the rank that made them. */
 #include "scattered.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ form form_draw(uint64_t *rng) {
     return f;
 }
 
-/* Dims in random order, fastest first. */
+/* Puts the dims into random order, fastest first. */
 static void shuffle(int n, int *order, uint64_t *rng) {
     for (int d = 0; d < n; d++) order[d] = d;
     for (int d = n - 1; d > 0; d--) {
@@ -81,7 +81,7 @@ void scattered_fill(const form *f, scattered *s, uint64_t seed, int rank, int sl
     }
 }
 
-/* Bytes that belong to no element are as they were. */
+/* Checks that bytes which belong to no element are unchanged. */
 static bool guards_hold(const form *f, const scattered *s) {
     size_t item = rsh_dtype_size(f->dtype);
     unsigned char *used = calloc(s->bytes, 1);

@@ -19,7 +19,7 @@ static rsh_status worked(void *ctx) {
     for (int64_t i = 0; i < in_length[me]; i++) ((int64_t *)rsh_tensor_data(in))[i] = 10 * me + i;
     RSH_TRY(rsh_group_all_to_all_single(NULL, out, in, out_splits[me], in_splits[me]));
     CHECK(!memcmp(rsh_tensor_data(out), expected[me], (size_t)out_length[me] * sizeof(int64_t)));
-    /* The same with the lists swapped goes back. */
+    /* Calling it again with the lists swapped restores the input. */
     memset(rsh_tensor_data(in), 0, (size_t)in_length[me] * sizeof(int64_t));
     RSH_TRY(rsh_group_all_to_all_single(NULL, in, out, in_splits[me], out_splits[me]));
     for (int64_t i = 0; i < in_length[me]; i++) CHECK(((int64_t *)rsh_tensor_data(in))[i] == 10 * me + i);
@@ -32,10 +32,10 @@ static void uneven_pieces_arrive_in_the_order_of_their_sources(void **state) {
     run_groups(3, worked, NULL);
 }
 
-/* Rows are numbered by sender, receiver and place in the piece; element e of a row is that and e. */
+/* Returns an element.  Rows are numbered by sender, receiver and place in the piece; element e of a row adds e. */
 static int64_t row_value(int from, int to, int64_t row, int64_t e) { return ((from * 10 + to) * 10 + row) * 100 + e; }
 
-/* This rank's side of a matrix of piece lengths, as a tensor of rows with any strides. */
+/* Creates this rank's side of a matrix of piece lengths, as a tensor of rows with any strides. */
 static scattered rows_new(const int64_t lengths[MOST], int n, int64_t wide, uint64_t *own, form *f) {
     *f = (form){.dtype = RSH_I64, .ndim = 2, .shape = {0, wide}};
     for (int r = 0; r < n; r++) f->shape[0] += lengths[r];
@@ -81,7 +81,7 @@ static void pieces_of_any_length_and_stride_arrive(void **state) {
     run_group_counts(many_splits, &seed);
 }
 
-/* Every other element of memory that ends with the last of them: the empty piece behind it begins outside. */
+/* Every other element of memory that ends with the last of them, so the empty last piece would begin outside. */
 static rsh_status last_piece_empty(void *ctx) {
     (void)ctx;
     int n = rsh_group_size(NULL), me = rsh_group_rank(NULL);
@@ -109,7 +109,7 @@ static void an_empty_piece_needs_no_memory(void **state) {
 
 /* ---- lists ---- */
 
-/* The form of what `from` sends to `to`: any shape, one dtype. */
+/* Returns the form of what `from` sends to `to`: any shape, one dtype. */
 static form pair_form(uint64_t seed, int from, int to) {
     uint64_t rng = seed + (uint64_t)(from * 100 + to);
     form f = form_draw(&rng);

@@ -1,17 +1,17 @@
-/* Collectives: random dtypes, shapes and strides against what every rank is known to have brought. */
+/* Collectives: random dtypes, shapes and strides, compared with results computed from the known inputs of all ranks. */
 #include "groups.h"
 #include "scattered.h"
 
-#define MOST 8 /* ranks */
+#define MOST 8 /* most ranks */
 
-/* One random case, drawn alike on every rank but for the strides. */
+/* One random case, which is the same on every rank except for the strides. */
 typedef struct scene {
     rsh_group *g;
     int me, n, root;
     rsh_op op;
     form f;
     uint64_t seed;
-    uint64_t *own; /* random numbers of this rank alone */
+    uint64_t *own; /* random numbers of this rank only */
     scattered one, list[MOST];
     rsh_tensor *tensors[MOST];
 } scene;
@@ -55,7 +55,7 @@ static rsh_status all_gather_case(scene *s) {
     for (int j = 0; j < s->n; j++) CHECK(scattered_is(&s->f, &s->list[j], s->seed, j, 0));
     return RSH_OK;
 }
-/* The input is this rank's place in the list. */
+/* The input is this rank's entry of the output list. */
 static rsh_status all_gather_in_place_case(scene *s) {
     scattered_fill(&s->f, &s->list[s->me], s->seed, s->me, 0);
     RSH_TRY(rsh_group_all_gather(s->g, s->n, s->tensors, s->tensors[s->me]));
@@ -96,7 +96,7 @@ static rsh_status all_to_all_case(scene *s) {
     for (int j = 0; j < s->n; j++)
         ok =
             ok && scattered_is(&s->f, &s->list[j], s->seed, j, s->me) && scattered_is(&s->f, &in[j], s->seed, s->me, j);
-    /* And back onto what was sent, in place. */
+    /* The result is also sent back onto the inputs, in place. */
     if (!st) st = rsh_group_all_to_all(s->g, s->n, s->tensors, as_sources(s));
     for (int j = 0; j < s->n; j++) ok = ok && scattered_is(&s->f, &s->list[j], s->seed, s->me, j);
     for (int j = 0; j < s->n; j++) scattered_free(&in[j]);
@@ -144,8 +144,8 @@ static void collectives_give_what_every_rank_brought(void **state) {
     run_group_counts(in_the_default_group, &seed);
 }
 
-/* Roots and list places are ranks of the group, whatever their global ranks are; those outside may call with anything.
- */
+/* Roots and positions in lists are ranks of the group, whatever their global ranks are.  Non-members may pass
+ * anything. */
 static rsh_status in_a_subgroup(void *ctx) {
     const int members[3] = {3, 1, 2};
     rsh_group *g = NULL;
@@ -173,7 +173,7 @@ static void in_a_subgroup_roots_are_ranks_of_the_group(void **state) {
     run_groups(4, in_a_subgroup, &seed);
 }
 
-/* Outputs are the columns of one matrix: their memory interleaves. */
+/* Outputs are the columns of one matrix, so their memory interleaves. */
 static rsh_status into_columns(void *ctx) {
     (void)ctx;
     enum { ROWS = 7 };
@@ -187,7 +187,7 @@ static rsh_status into_columns(void *ctx) {
     RSH_TRY(rsh_tensor_wrap(mine, RSH_I32, 1, &rows, NULL, NULL, NULL, &in));
     RSH_TRY(rsh_group_all_gather(NULL, n, column, in));
     for (int i = 0; i < ROWS * n; i++) CHECK(matrix[i] == 100 * (i % n) + i / n);
-    /* The transpose of blocks: column j goes to rank j, and comes back as column me of its matrix. */
+    /* A transpose of blocks: column j is sent to rank j, and becomes column `me` of its matrix. */
     RSH_TRY(rsh_group_all_to_all(NULL, n, column, (const rsh_tensor *const *)column));
     for (int i = 0; i < ROWS * n; i++) CHECK(matrix[i] == 100 * me + i / n);
     for (int j = 0; j < n; j++) rsh_tensor_free(column[j]);
@@ -199,7 +199,7 @@ static void outputs_may_interleave_in_memory(void **state) {
     run_group_counts(into_columns, NULL);
 }
 
-/* Large enough for streaming stores and more than one page; sums that show in which order ranks were combined. */
+/* Tensors large enough for streaming stores and several pages; the sums show in which order ranks were combined. */
 static rsh_status large_sum(void *ctx) {
     (void)ctx;
     const int64_t count = 700001;

@@ -1,12 +1,13 @@
-/* Group errors: what one rank gets wrong is every rank's error, of the same kind, and the group works afterwards. */
+/* Group errors: if one rank passes wrong arguments, every rank gets an error of the same kind, and the group works
+ * afterwards. */
 #include "groups.h"
 
 enum { RANKS = 4 };
 
-/* Tensors of one rank, all of them f32[2, 3] with a few that are not. */
+/* Tensors of one rank: all are f32[2, 3], except for a few. */
 typedef struct kit {
     rsh_tensor *good, *list[RANKS], *out[RANKS], *bool_, *integers, *longer, *flat, *scalar, *stretched;
-    bool wrong; /* is this the rank that gets it wrong? */
+    bool wrong; /* whether this is the rank with the wrong argument */
     int me;
 } kit;
 
@@ -24,7 +25,7 @@ static rsh_status kit_make(kit *k) {
     RSH_TRY(make(RSH_I32, 2, 2, 3, &k->integers));
     RSH_TRY(make(RSH_F32, 2, 2, 4, &k->longer));
     RSH_TRY(make(RSH_F32, 1, 6, 0, &k->flat));
-    const int64_t shape[2] = {2, 3}, strides[2] = {0, 1}; /* both rows in one place */
+    const int64_t shape[2] = {2, 3}, strides[2] = {0, 1}; /* both rows are at the same address */
     RSH_TRY(rsh_tensor_view(k->flat, 0, 2, shape, strides, &k->stretched));
     return make(RSH_F32, 0, 0, 0, &k->scalar);
 }
@@ -34,9 +35,9 @@ static void kit_free(kit *k) {
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) rsh_tensor_free(rest[i]);
 }
 
-/* What stands in place of a good tensor on the wrong rank. */
+/* Returns the wrong tensor on the wrong rank, otherwise a good one. */
 static rsh_tensor *or_else(const kit *k, rsh_tensor *wrong) { return k->wrong ? wrong : k->good; }
-/* A copy of a list with one entry replaced on the wrong rank. */
+/* Copies a list, with one entry replaced on the wrong rank. */
 static rsh_tensor **with(const kit *k, rsh_tensor *const *list, rsh_tensor *wrong, rsh_tensor **room) {
     for (int r = 0; r < RANKS; r++) room[r] = list[r];
     if (k->wrong) room[1] = wrong;
@@ -44,7 +45,7 @@ static rsh_tensor **with(const kit *k, rsh_tensor *const *list, rsh_tensor *wron
 }
 #define SOURCES(list) ((const rsh_tensor *const *)(list))
 
-/* Every rank must have the very same sentence's end. */
+/* The error messages of all ranks must end in the same way. */
 static rsh_status same_everywhere(void) {
     char mine[200] = {0}, all[RANKS][200];
     const char *detail = rsh_error_detail();
@@ -89,7 +90,7 @@ static rsh_status single_tensors(const kit *k) {
 
 static rsh_status lists_of_the_root(const kit *k) {
     rsh_tensor *room[RANKS];
-    const int root = 2; /* the wrong rank, where it is about the list */
+    const int root = 2; /* the wrong rank, if the list is wrong */
     const rsh_tensor *const *sources = k->wrong ? SOURCES(k->list) : NULL;
     rsh_tensor *const *targets = k->wrong ? k->out : NULL;
     REFUSED(RSH_EVALUE, rsh_group_scatter(NULL, k->good, RANKS, NULL, root));
@@ -200,7 +201,7 @@ static void ranks_in_different_calls_are_told(void **state) {
 /* ---- no memory ---- */
 
 static rsh_status nth_call(const kit *k, int which) {
-    rsh_tensor *turned = NULL; /* strided, and shares memory with itself as a destination */
+    rsh_tensor *turned = NULL; /* strided and, as a destination, overlapping itself */
     bool root = k->me == 0;
     switch (which) {
     case 0: return rsh_group_broadcast(NULL, k->good, 0);
@@ -222,8 +223,7 @@ static rsh_status nth_call(const kit *k, int which) {
     return st;
 }
 
-/* The i-th allocation of one rank fails, for every i until none does: each time every rank returns, most times with
- * RSH_ENOMEM. */
+/* Each allocation of one rank fails in turn, until none does.  Every time all ranks return, mostly with RSH_ENOMEM. */
 static rsh_status running_out(void *ctx) {
     kit k = {.me = rsh_group_rank(NULL)};
     int poor = *(int *)ctx, failures = 0;

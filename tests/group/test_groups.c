@@ -1,4 +1,4 @@
-/* Groups: the default group, subgroups and their ranks, the group entered, and objects from all to all. */
+/* Groups: the default group, subgroups and their ranks, the entered group, and exchanges of objects. */
 #include "groups.h"
 
 /* ---- the default group ---- */
@@ -62,7 +62,7 @@ static void a_default_group_can_be_made_again_after_it_was_destroyed(void **stat
 static rsh_status members_of(unsigned set) {
     int n = rsh_group_size(NULL), me = rsh_group_rank(NULL), list[8], count = 0, rank = -7;
     for (int r = n - 1; r >= 0; r--)
-        if (set & 1u << r) list[count++] = r; /* descending: the group must sort */
+        if (set & 1u << r) list[count++] = r; /* descending, so the group must sort them */
     rsh_group *g = NULL;
     RSH_TRY(rsh_group_new(count, list, &g));
     bool member = set & 1u << me;
@@ -95,7 +95,7 @@ static void members_are_sorted_and_ranks_translate(void **state) {
 
 static rsh_status new_group_refused(rsh_status expected, int n, const int *ranks, rsh_group **out) {
     CHECK_STATUS(expected, rsh_group_new(n, ranks, out));
-    return rsh_group_barrier(NULL); /* nothing is left lying about */
+    return rsh_group_barrier(NULL); /* all messages have been received */
 }
 static rsh_status wrong_members(void *ctx) {
     (void)ctx;
@@ -119,7 +119,7 @@ static void wrong_members_on_one_rank_are_every_ranks_error(void **state) {
     run_groups(3, wrong_members, NULL);
 }
 
-/* ---- the group entered ---- */
+/* ---- the entered group ---- */
 
 static rsh_status fails_within(void *ctx, rsh_group *g) {
     rsh_group *current = NULL;
@@ -135,7 +135,7 @@ static rsh_status enter_and_leave(void *ctx) {
     RSH_TRY(rsh_group_new(1, list, &g));
     RSH_TRY(rsh_group_enter(NULL));
     RSH_TRY(rsh_group_enter(NULL));
-    RSH_TRY(rsh_group_enter(g)); /* members or not */
+    RSH_TRY(rsh_group_enter(g)); /* members and non-members */
     RSH_TRY(rsh_group_current(&current));
     CHECK(current == g);
     CHECK_STATUS(RSH_ERUNTIME, rsh_group_enter(g));
@@ -162,7 +162,7 @@ static void a_group_is_entered_by_one_thread_and_always_left(void **state) {
     run_group_counts(enter_and_leave, NULL);
 }
 
-/* Odd ranks enter while even ranks look. */
+/* Odd ranks enter the group while even ranks read the current one. */
 static rsh_status only_odd_ranks_enter(void *ctx) {
     (void)ctx;
     rsh_group *current = NULL, *g = NULL;
@@ -237,8 +237,8 @@ static void those_who_are_no_members_take_no_part(void **state) {
     run_groups(4, objects_in_subgroup, NULL);
 }
 
-/* One rank refuses, or has no memory at any of its allocations: everybody returns with that, and the next call works.
- */
+/* One rank returns an error, or runs out of memory at any of its allocations: all ranks get that status, and the next
+ * call works. */
 static rsh_status objects_refused(void *ctx) {
     (void)ctx;
     int me = rsh_group_rank(NULL);

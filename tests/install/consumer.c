@@ -1,4 +1,4 @@
-/* Consumer: the least that a user of the installed library does; the argument is the version that must be found. */
+/* Consumer: a minimal program of a user of the installed library.  The argument is the version that must be found. */
 #include <reshard/torch.h>
 #include <stdio.h>
 #include <string.h>

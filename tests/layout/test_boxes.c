@@ -1,5 +1,5 @@
-/* Boxes: exact tilings pass, the first element missed or doubled is named, the canonical order is found, and many boxes
- * are quick. */
+/* Boxes: exact tilings are accepted, errors name the first element that is missing or held twice, the canonical order
+ * is right, and many boxes are fast. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static tiling whole(int ndim, const int64_t *shape, int64_t room) {
     return t;
 }
 
-/* Cut box i at x along dim d; the upper part becomes the last box. */
+/* Cuts box i at x along dim d; the upper part becomes the last box. */
 static void split(tiling *t, int64_t i, int d, int64_t x) {
     t->box[t->n] = t->box[i];
     t->box[t->n++].lo[d] = x;
@@ -95,7 +95,7 @@ static char *text_of(const tiling *t) {
     return text.data;
 }
 
-/* ---- small tilings against counting ---- */
+/* ---- small tilings compared with counting ---- */
 
 static bool holds(const box *b, int ndim, const int64_t *x) {
     for (int d = 0; d < ndim; d++)
@@ -111,7 +111,7 @@ static bool next_element(const tiling *t, int64_t *x) {
     return false;
 }
 
-/* What the library should say of the tiling; "" if nothing.  `words` has 128 bytes. */
+/* Writes the error that the library should report for the tiling; "" if there is none.  `words` has 128 bytes. */
 static void first_fault(const tiling *t, char *words) {
     int64_t x[RSH_MAX_NDIM] = {0}, count = 1;
     *words = 0;
@@ -137,7 +137,7 @@ static void disturb(tiling *t) {
     case 1: b->hi[d] = b->lo[d] + below(t->shape[d] - b->lo[d] + 1); break;
     case 2: t->box[t->n++] = *b; break;
     case 3: *b = t->box[--t->n]; break;
-    default: break; /* stays a tiling */
+    default: break; /* it stays a tiling */
     }
 }
 
@@ -171,7 +171,7 @@ static void the_first_element_missed_or_doubled_is_named(void **state) {
     }
 }
 
-/* The smallest tiling that no straight line divides. */
+/* The smallest tiling that no straight line divides is accepted. */
 static void a_pinwheel_tiles(void **state) {
     rsh_layout *l;
     (void)state;
@@ -218,7 +218,8 @@ static bool shares_a_rank(const box *a, const box *b) {
     return false;
 }
 
-/* The rule itself, slowly: of the boxes with no box before them on a rank of theirs, the one with the lowest rank. */
+/* Applies the rule slowly: of the boxes that no box precedes on any of their ranks, the one with the lowest rank is
+ * next. */
 static void sort_slowly(tiling *t) {
     for (int64_t done = 0; done < t->n; done++) {
         int64_t best = done;
@@ -258,14 +259,15 @@ static void boxes_go_by_rank_and_keep_the_order_of_each_rank(void **state) {
 
 /* ---- many boxes ---- */
 
-/* All boxes cut into `parts` along d. */
+/* Cuts all boxes into `parts` along d. */
 static void cut_all(tiling *t, int d, int64_t parts) {
     int64_t n = t->n, length = t->shape[d] / parts;
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = parts - 1; k > 0; k--) split(t, i, d, k * length);
 }
 
-/* Rows of bricks, each row shifted against the one before: no two bricks share a whole face across rows. */
+/* Makes rows of bricks, each row shifted relative to the one before, so that no two bricks of different rows share a
+ * whole face. */
 static tiling bricks(int64_t rows, int64_t columns) {
     tiling t = whole(2, (int64_t[]){rows, columns * 1000}, rows * (columns + 1));
     for (int64_t r = rows - 1; r > 0; r--) split(&t, 0, 0, r);
@@ -294,11 +296,11 @@ static void check_quick(const char *what, tiling t) {
     for (int64_t i = 0; i < t.n; i++) t.box[i].rank[0] = (int)below(1000);
     char *text = text_of(&t);
     rsh_layout *l = NULL;
-    clock_t start = clock(); /* of the processor: whatever else the machine does */
+    clock_t start = clock(); /* processor time, which other load does not affect */
     if (rsh_layout_parse(text, &l)) fail_msg("%s: %.200s", what, rsh_error_detail());
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (getenv("RESHARD_TIMES")) print_message("%-24s %7lld boxes %6.3f s\n", what, (long long)t.n, seconds);
-    assert_true(seconds < 20); /* comparing all pairs takes minutes */
+    assert_true(seconds < 20); /* comparing all pairs would take minutes */
     rsh_layout_free(l);
     rshi_free(text);
     free(t.box);

@@ -1,4 +1,4 @@
-/* Sizes of parts, worked by hand. */
+/* Sizes of parts compared with sizes computed by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include <reshard/layout.h>
 
-/* Local sizes of dim 0 on all ranks, as text. */
+/* Compares the sizes of dim 0 on all ranks, as text. */
 static void expect_sizes(const char *text, const char *want) {
     rsh_layout *l;
     char got[256] = "";

@@ -1,4 +1,4 @@
-/* Describe: a layout says what it is made of, in values that make it again; references to it are shared by threads. */
+/* Describe: the description of a layout makes an equal layout; threads share references to a layout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void *hold_and_free(void *layout) {
         rsh_layout_free(held);
         rsh_layout_free(more);
     }
-    rsh_layout_free(layout); /* the thread's own: the last of all frees */
+    rsh_layout_free(layout); /* the reference of this thread; the last one to be dropped frees the layout */
     return NULL;
 }
 

@@ -1,4 +1,5 @@
-/* Form: what holes stand for, which tensors fit, what is refused and where; memory that runs out. */
+/* Form: what holes stand for, which tensors match, which errors are reported at which position, and what happens if
+ * memory runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ typedef struct filled {
     const char *form;
     int ndim;
     int64_t shape[3];
-    const char *layout; /* of a bf16 tensor */
+    const char *layout; /* result for a bf16 tensor */
 } filled;
 
 static void holes_are_filled_from_the_tensor(void **state) {
@@ -59,14 +60,14 @@ static void holes_are_filled_from_the_tensor(void **state) {
     }
 }
 
-/* "6144, 4096" */
+/* Parses a shape such as "6144, 4096". */
 static int read_shape(char *text, int64_t *shape) {
     int n = 0;
     for (char *word = strtok(text, ", "); word; word = strtok(NULL, ", ")) shape[n++] = strtoll(word, NULL, 10);
     return n;
 }
 
-/* In tables of the manual a bar is written with a backslash. */
+/* In tables of the manual a bar is escaped by a backslash. */
 static char *without_backslashes(char *text) {
     char *to = text;
     for (const char *at = text; *at; at++)
@@ -75,7 +76,7 @@ static char *without_backslashes(char *text) {
     return text;
 }
 
-/* Lines of the table: | `form` | sizes | `layout` |, each of an f32 tensor. */
+/* Checks the lines of the table, | `form` | sizes | `layout` |, each for an f32 tensor. */
 static void the_manual_is_right_about_forms(void **state) {
     FILE *file = fopen("docs/notation.md", "r");
     char line[512], form[256], sizes[64], layout[256];
@@ -122,7 +123,7 @@ static void a_form_without_a_mesh_is_on_the_one_that_is_given(void **state) {
     static const char *const table[][2] = {
         {"[_/tp]", "u8[8/tp] on dp=2,tp=2@[3,1,2,0]"},
         {"[...] sum(dp)", "u8[8] on dp=2,tp=2@[3,1,2,0] sum(dp)"},
-        {"[_/x] on x=2", "u8[8/x] on x=2"}, /* its own counts */
+        {"[_/x] on x=2", "u8[8/x] on x=2"}, /* uses its own dtype */
         {"[_] boxes 0:[0:8]", "u8[8] boxes 0:[0:8]"},
     };
     const int64_t shape[] = {8};

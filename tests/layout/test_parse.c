@@ -1,4 +1,5 @@
-/* Parse: what is refused, with which words and where; what is understood; memory that runs out. */
+/* Parse: which texts are errors, with which message and position; what valid texts mean; and what happens if memory
+ * runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -206,7 +207,7 @@ static void check_bad(const bad *b, rsh_status status) {
               error.sentence == rsh_error_detail() + strlen(start) && strstr(error.sentence, b->words);
     if (!ok)
         fail_msg("\"%s\" gave %s, \"%s\"; not %s%s", b->text, rsh_status_name(st), rsh_error_detail(), start, b->words);
-    assert_ptr_equal(l, b); /* results are written on success only */
+    assert_ptr_equal(l, b); /* results are written only on success */
 }
 
 static void wrong_spelling_is_refused_at_its_column(void **state) {
@@ -299,7 +300,7 @@ static void the_largest_mesh_and_the_largest_rank_are_allowed(void **state) {
     assert_true(rsh_layout_rank(l, 2147483647) == 2147483647);
     rsh_layout_free(l);
     rsh_layout_free(parsed("f32[8/x] on x=2@[0,2147483647]"));
-    rsh_layout_free(parsed("f32[8/x] on x=2147483647@1-2147483647")); /* a range needs no list */
+    rsh_layout_free(parsed("f32[8/x] on x=2147483647@1-2147483647")); /* a range of ranks needs no list */
     rsh_layout_free(parsed("f32[8/x] on x=1@2147483647-2147483647"));
     rsh_layout_free(parsed("f32[8/" AXIS31 "] on " AXIS31 "=2"));
 }
@@ -322,7 +323,7 @@ static void segments_and_cuts_are_kept_as_written(void **state) {
     rsh_layout_free(l);
 }
 
-/* ---- from code ---- */
+/* ---- descriptions made by code ---- */
 
 static void check_refused(const rsh_layout_desc *desc, const char *sentence) {
     rsh_layout *l = NULL;
@@ -474,7 +475,7 @@ static void an_error_without_a_place_has_line_0(void **state) {
     rsh_layout *l;
     (void)state;
     assert_int_equal(rsh_layout_parse_at("f32[4]", &error, &l), RSH_OK);
-    assert_int_equal(error.line, 7); /* written by failures only */
+    assert_int_equal(error.line, 7); /* written only on failure */
     rsh_layout_free(l);
     rsh_alloc_fail_at(0);
     assert_int_equal(rsh_layout_parse_at("f32[4]", &error, &l), RSH_ENOMEM);
@@ -498,7 +499,7 @@ static void every_allocation_may_fail_and_nothing_leaks(void **state) {
         "f32[8, 8] boxes 0:[0:4,0:8] 5,1:[4:8,0:8] 0:[0:0,0:8]",
         "f32[0, 4] boxes",
         "f32[2, 3] boxes 9,8,7:[0:1,0:2] 2:[1:2,0:2] 9:[0:2,2:3]",
-        "f32[(4|4)/x{2,2}] on x=2", /* refused late: what was made goes as well */
+        "f32[(4|4)/x{2,2}] on x=2", /* the error is found late, so what was made before must be freed */
         "f32[8, 8] boxes 0:[0:4,0:8] 1:[3:8,0:8]",
     };
     (void)state;

@@ -1,4 +1,4 @@
-/* Print: canonical text, and parse(print(x)) == x for random layouts of every form, however they are spelled. */
+/* Print: canonical text, and parse(print(x)) == x for random layouts of every form, with any spelling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +98,7 @@ static void a_hold_is_the_same_layout_and_keeps_it(void **state) {
     assert_null(rsh_layout_hold(NULL));
 }
 
-/* Blocks marked "layout" in the manual hold one canonical text per line; tables hold `text` | `error`. */
+/* Blocks marked "layout" in the manual have one canonical text per line; tables have `text` | `error`. */
 static void the_manual_is_right(void **state) {
     FILE *f = fopen("docs/notation.md", "r");
     char line[512];
@@ -136,13 +136,13 @@ static int64_t below(int64_t n) {
     return (int64_t)((random_state >> 33) % (uint64_t)n);
 }
 
-/* Tokens are put down with "`" where blanks may stand and " " where at least one must. */
+/* Tokens are written with "`" where blanks are allowed and " " where at least one is required. */
 typedef struct maker {
     char text[16384];
     size_t length;
     int ndim, naxes;
     int64_t axis[4], shape[3];
-    int role[4]; /* of each axis: a dim, FLAT, PARTIAL or REPLICATE */
+    int role[4]; /* role of each axis: a dim, FLAT, PARTIAL or REPLICATE */
 } maker;
 
 enum { FLAT = 10, PARTIAL, REPLICATE };
@@ -156,7 +156,7 @@ static void put(maker *m, const char *format, ...) {
     assert_true(m->length < sizeof m->text);
 }
 
-/* Axes with `role` in any order; returns how many. */
+/* Lists the axes with `role` in any order; returns their number. */
 static int axes_of(const maker *m, int role, int *axes) {
     int n = 0;
     for (int a = 0; a < m->naxes; a++)
@@ -187,7 +187,7 @@ static void put_sizes(maker *m, int n, const int *axes, int64_t size) {
     put(m, "}`");
 }
 
-/* A cut of `size` with one of `rules`; "-" stands for none. */
+/* Writes a cut of `size` with one of `rules`; "-" stands for no rule. */
 static void put_cut(maker *m, int n, const int *axes, int64_t size, const char *rules) {
     if (!n) return;
     put(m, "/`");
@@ -267,7 +267,7 @@ static void make_placement(maker *m) {
     put(m, "]`");
     nflat = axes_of(m, FLAT, axes);
     put_cut(m, nflat, axes, count, whole_dims ? "-~%{" : "-~%");
-    if (m->naxes) put(m, nflat ? " on " : "on "); /* "/xon" would be an axis */
+    if (m->naxes) put(m, nflat ? " on " : "on "); /* without the blank, "/xon" would be an axis */
     for (int a = 0; a < m->naxes; a++) put(m, "%sax_%d`=`%lld`", a ? ",`" : "", a, (long long)m->axis[a]);
     if (m->naxes) put_ranks(m);
     npartial = axes_of(m, PARTIAL, axes);
@@ -277,7 +277,7 @@ static void make_placement(maker *m) {
     if (!nflat && m->ndim && below(2)) put_order(m);
 }
 
-/* Slabs along dim 0 with other dims whole, on random ranks. */
+/* Makes slabs along dim 0, with other dims whole, on random ranks. */
 static void make_boxes(maker *m) {
     for (int d = 0; d < m->ndim; d++) put(m, "%s%lld`", d ? ",`" : "", (long long)(m->shape[d] = below(9)));
     put(m, "]`boxes ");
@@ -294,7 +294,7 @@ static void make_boxes(maker *m) {
     }
 }
 
-/* The text with blanks as the dice fall; `out` is 8 times as large. */
+/* Writes the text with random blanks; `out` must be 8 times as large. */
 static void spell(const maker *m, char *out) {
     static const char blanks[] = " \t\n\r";
     for (const char *c = m->text; *c; c++) {

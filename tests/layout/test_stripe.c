@@ -1,4 +1,4 @@
-/* Stripes against sets of numbers, one by one. */
+/* Stripes compared with sets of numbers, one index at a time. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include "layout/layout.h"
 #include "seed.h"
 
-#define SPAN 300 /* no stripe below reaches this far */
+#define SPAN 300 /* larger than the end of every stripe below */
 
 static unsigned seed(void) { return (unsigned)seed_of_tests(); }
 
@@ -50,7 +50,7 @@ static void a_stripe_answers_like_the_set_of_its_indices(void **state) {
     }
 }
 
-/* Every index of every run stands at the same place in both stripes, and each common index comes up once. */
+/* Checks that every index of every run is at the same place in both stripes, and that each common index occurs once. */
 static int64_t count_runs(const rshi_stripe *a, const rshi_stripe *b, int64_t lo, int64_t hi) {
     rshi_runs runs = {0};
     bool seen[SPAN] = {false};

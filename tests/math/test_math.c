@@ -1,4 +1,4 @@
-/* Arithmetic on tensors of any strides, against plain loops over their elements. */
+/* Arithmetic on tensors with any strides, compared with plain loops over their elements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static form random_form(uint64_t *seed) {
     return f;
 }
 
-/* On new memory: dims in random order, with gaps, some of them backwards. */
+/* Allocates a tensor with its dims in random order, with gaps, and some of them reversed. */
 static rsh_tensor *random_tensor(uint64_t *seed, rsh_dtype dtype, const form *f) {
     int order[RSH_MAX_NDIM];
     int64_t strides[RSH_MAX_NDIM], step = 1, first = 0;
@@ -68,7 +68,7 @@ static rsh_tensor *random_tensor(uint64_t *seed, rsh_dtype dtype, const form *f)
     return t;
 }
 
-/* Row-major element number i. */
+/* Returns the address of row-major element i. */
 static char *element(const rsh_tensor *t, int64_t i) {
     int64_t at = 0;
     for (int d = rsh_tensor_ndim(t) - 1; d >= 0; d--) {
@@ -202,7 +202,7 @@ static void combining_is_a_loop_from_left_to_right(void **state) {
             for (int j = 1; j < n; j++) x = plain(op, x, f32_at(from[j], i));
             expected[i] = op == RSH_OP_AVG ? (float)x / (float)n : (float)x;
         }
-        const rsh_tensor *result = draw(&seed) % 2 ? to : from[below(&seed, n)]; /* in place too */
+        const rsh_tensor *result = draw(&seed) % 2 ? to : from[below(&seed, n)]; /* also in place */
         assert_int_equal(rsh_math_combine(op, n, (const rsh_tensor *const *)from, result), RSH_OK);
         for (int64_t i = 0; i < count; i++) assert_true(f32_at(result, i) == expected[i]);
         free(expected);
@@ -284,7 +284,7 @@ static void numbers_are_compared_as_numbers(void **state) {
     assert_false(pair(RSH_F32, &one, &inf, false, 1, 1, false));
     assert_true(pair(RSH_F32, &one, &near, false, 0, 0.1, false));
     assert_false(pair(RSH_F32, &one, &near, false, 0.01, 0, false));
-    assert_false(pair(RSH_I64, &big, &less, false, 0, 0.5, false)); /* equal as f64 */
+    assert_false(pair(RSH_I64, &big, &less, false, 0, 0.5, false)); /* equal after conversion to f64 */
     assert_true(pair(RSH_I64, &big, &less, false, 0, 1, false));
 }
 
@@ -321,7 +321,7 @@ static void a_part_has_the_numbers_of_the_whole(void **state) {
     }
 }
 
-/* Saved sessions depend on it: splitmix64 of seed and stream, by position. */
+/* The numbers must never change, because saved sessions depend on them: splitmix64 of seed and stream, by position. */
 static void the_stream_is_what_it_always_was(void **state) {
     (void)state;
     float data[3];
@@ -359,7 +359,7 @@ static void uniform_and_normal_have_their_moments(void **state) {
     rsh_tensor_free(t);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void what_does_not_go_together_is_refused(void **state) {
     (void)state;

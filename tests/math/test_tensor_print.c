@@ -1,4 +1,4 @@
-/* Tensors as text. */
+/* Text of tensors. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void expect(rsh_dtype dtype, int ndim, const int64_t *shape, const void *
 
 static void elements_are_written_as_their_dtype_is(void **state) {
     (void)state;
-    setlocale(LC_ALL, "de_DE.UTF-8"); /* a decimal comma, where the machine has that locale */
+    setlocale(LC_ALL, "de_DE.UTF-8"); /* a decimal comma, if the machine has that locale */
     int64_t two = 2, pair[2] = {2, 2};
     expect(RSH_F32, 2, pair, (float[]){0, 1.5f, -2e10f, 1 / 3.0f},
            "tensor([[0, 1.5],\n        [-2e+10, 0.33333]], size=[2, 2], dtype=f32)");

@@ -7,7 +7,7 @@
 static const char *const DP_TP[] = {"dp", "tp"};
 static const char *const ABC[] = {"a", "b", "c"};
 
-/* Every rank of the comm says its number in the parent; is the list as expected? */
+/* Checks that the ranks of the comm, by their numbers in the parent, are the expected list. */
 static rsh_status comm_is(rsh_comm *c, int64_t me, int n, const int64_t *expected) {
     int64_t all[24];
     CHECK(c && rsh_comm_size(c) == n);
@@ -43,7 +43,7 @@ static void test_device_mesh_2d(void **state) {
     run_ranks(8, two_by_four, NULL);
 }
 
-/* Every line of a mesh of three dims, whose ranks stand in any order. */
+/* Checks every line of a mesh of three dims, whose ranks are in any order. */
 static rsh_status lines_of_three(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -67,7 +67,7 @@ static void test_device_mesh_nd(void **state) {
     run_ranks(12, lines_of_three, NULL);
 }
 
-/* Ranks that do not ascend: groups that sort their members would put the data in the wrong order. */
+/* Ranks in descending order: groups that sort their members would put the data in the wrong order. */
 static rsh_status descending(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -109,7 +109,7 @@ static rsh_status slices(void *ctx, rsh_comm *c) {
     CHECK_STATUS(RSH_EKEY, rsh_mesh_slice(m, 4, (const char *const[]){"a", "b", "c", "d"}, &wrong));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_slice(m, 0, ABC, &wrong));
     CHECK(!wrong && rsh_mesh_equal(all, m) && !rsh_mesh_equal(ac, m));
-    rsh_mesh_free(m); /* slices hold it */
+    rsh_mesh_free(m); /* the slices hold references */
     int64_t low = me & 5, mid = me & 2;
     if (me < 8) {
         RSH_TRY(comm_is(rsh_mesh_comm(b), me, 2, (const int64_t[]){low, low + 2}));
@@ -146,7 +146,7 @@ static rsh_status refusals(void *ctx, rsh_comm *c) {
     CHECK_SAYS("rank 2 more than once");
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, 1, 2, 4}, NULL, &m));
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, 2, two, (const int64_t[]){0, -1, 2, 3}, NULL, &m));
-    bool odd = rsh_comm_rank(c) % 2; /* one rank's mistake is every rank's error */
+    bool odd = rsh_comm_rank(c) % 2; /* a mistake of one rank is an error on every rank */
     CHECK_STATUS(RSH_EVALUE, rsh_mesh_new(c, odd ? 9 : 2, two, NULL, NULL, &m));
     CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_new(c, 2, two, NULL, odd ? DP_TP : NULL, &m));
     CHECK_STATUS(RSH_EMISMATCH, rsh_mesh_new(c, 1, (const int64_t[]){odd ? 3 : 4}, NULL, NULL, &m));
@@ -198,7 +198,7 @@ static rsh_status current(void *ctx, rsh_comm *c) {
     RSH_TRY(rsh_mesh_push(inner));
     RSH_TRY(rsh_mesh_current(&now));
     CHECK(now == inner);
-    rsh_mesh_free(inner); /* the stack still holds it */
+    rsh_mesh_free(inner); /* the stack still holds a reference */
     CHECK(rsh_mesh_size(now) == 1);
     RSH_TRY(rsh_mesh_pop());
     RSH_TRY(rsh_mesh_current(&now));

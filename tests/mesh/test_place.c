@@ -1,4 +1,4 @@
-/* Place: placements on a mesh against chunks computed by hand, and the way back from layouts. */
+/* Place: placements on a mesh compared with chunks computed by hand, and conversions of layouts back to placements. */
 #include <inttypes.h>
 
 #include "../comm/ranks.h"
@@ -11,7 +11,7 @@ static uint64_t next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* A mesh of any shape needs a parent of as many ranks; layouts only need rank 0's handle of it. */
+/* A mesh needs a parent with as many ranks, but its layouts need only rank 0's handle of it. */
 typedef struct question {
     rsh_status (*fn)(const rsh_mesh *m, void *ctx);
     void *ctx;
@@ -36,7 +36,7 @@ static void run_question(question q) {
     run_ranks(n, ask, &q);
 }
 
-/* ---- the worked numbers ---- */
+/* ---- numbers computed by hand ---- */
 
 typedef struct worked {
     int64_t length, size[4], offset[4];
@@ -71,7 +71,7 @@ static void two_dims_of_the_mesh_cut_one_dim_from_left_to_right(void **state) {
 
 /* ---- random placements ---- */
 
-/* Chunk k of parts of [*lo, *hi): parts of ceil(n/parts), as PyTorch cuts. */
+/* Computes chunk k of [*lo, *hi), which PyTorch cuts into parts of ceil(n/parts). */
 static void chunk(int64_t parts, int64_t k, int64_t *lo, int64_t *hi) {
     int64_t n = *hi - *lo, size = (n + parts - 1) / parts, start = size * k < n ? size * k : n;
     int64_t end = start + size < n ? start + size : n;
@@ -153,7 +153,7 @@ static void placements_cut_as_chunks_do_and_come_back(void **state) {
     }
 }
 
-/* ---- names, and what placements cannot say ---- */
+/* ---- names, and layouts that placements cannot express ---- */
 
 static rsh_status spelled(const rsh_mesh *m, void *ctx) {
     (void)ctx;
@@ -184,7 +184,7 @@ static rsh_status unsayable(const rsh_mesh *m, void *ctx) {
         rsh_layout_free(l);
         RSH_REQUIRE(st == RSH_EUNSUP, RSH_ERUNTIME, "%s: %s", texts[i], rsh_status_name(st));
     }
-    rsh_layout *l = NULL; /* another rule that puts the same elements on the same ranks is fine */
+    rsh_layout *l = NULL; /* another rule is accepted if it puts the same elements on the same ranks */
     RSH_TRY(rsh_layout_parse("f32[8/a~, 6/b%3] on a=2,b=2", &l));
     RSH_TRY(rsh_mesh_places(m, RSH_MESH_POSITIONS, l, places));
     CHECK(places[0].kind == RSH_PLACE_SHARD && places[0].dim == 0 && places[1].dim == 1);

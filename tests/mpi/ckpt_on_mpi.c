@@ -1,6 +1,6 @@
-/* Checkpoint on MPI: six ranks on two nodes; four of them save, three and all six load.
+/* Checkpoint on MPI: six ranks on two nodes.  Four ranks save; three ranks, and all six, load.
  *
- * RESHARD_NODE makes nodes of three ranks each.  Public headers only, as users have them. */
+ * RESHARD_NODE makes nodes of three ranks each.  This program uses public headers only, as users do. */
 #include "mpi_checks.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { TENSORS = 4, RANKS = 6 };
 static char folder[64] = "/tmp/reshard-mpi-XXXXXX", path[80];
 static const char *const names[TENSORS] = {"rows", "qkv", "flat", "copied"};
 
-/* For the four that save, three, and six. */
+/* Layouts for the four ranks that save, for three ranks, and for six. */
 static const char *const layouts[3][TENSORS] = {
     {"f32[600/x, 400] on x=4", "bf16[(8/(k,r)|4/k|4/k), 10] on k=2,r=2", "f64[9, 7]/x on x=4", "f32[30, 10] on x=4"},
     {"f32[600, 400/y~] on y=3", "bf16[16/y~, 10] on y=3", "f64[9/y, 7] on y=3", "f32[30/y, 10] on y=3"},
@@ -31,7 +31,7 @@ static void drop(rsh_sharded **s) {
     for (int i = 0; i < TENSORS; i++) rsh_sharded_free(s[i]);
 }
 
-/* Ranks 0 to n-1 as a comm of their own; NULL on the others. */
+/* Splits off a comm of ranks 0 to n - 1; NULL on the others. */
 static rsh_comm *first(rsh_comm *c, int n) {
     rsh_comm *out = NULL;
     CHECK_OK(rsh_comm_split(c, world_rank < n ? 0 : -1, world_rank, &out));
@@ -47,14 +47,14 @@ static void save(rsh_comm *four, rsh_digest *digests) {
         CHECK_OK(rsh_sharded_digest(s[i], &digests[i]));
     }
     const rsh_sharded *mine[TENSORS] = {s[0], s[1], world_rank == 3 ? NULL : s[2], s[3]};
-    CHECK(rsh_ckpt_save(four, path, TENSORS, names, mine, NULL) == RSH_EVALUE); /* rank 3 refuses */
+    CHECK(rsh_ckpt_save(four, path, TENSORS, names, mine, NULL) == RSH_EVALUE); /* rank 3 passes invalid arguments */
     CHECK(lstat(path, &found) < 0);
     CHECK_OK(rsh_comm_barrier(four));
     CHECK_OK(rsh_ckpt_save(four, path, TENSORS, names, (const rsh_sharded *const *)s, NULL));
     drop(s);
 }
 
-/* `whole`: every node needs every byte, and reads it once. */
+/* Loads.  `whole`: every node needs every byte, and reads it once. */
 static void load(rsh_comm *c, int which, const rsh_digest *digests, int whole) {
     rsh_sharded *s[TENSORS];
     rsh_ckpt *k = NULL;

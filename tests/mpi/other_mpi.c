@@ -1,6 +1,7 @@
-/* Other MPI: what libreshard-mpi says in a process whose MPI calls itself by any name.
+/* Other MPI: checks the errors of libreshard-mpi in a process whose MPI reports a given version.
  *
- *   other_mpi VERSION FAMILY        prints what rsh_mpi_check(FAMILY) says if MPI_Get_library_version says VERSION */
+ *   other_mpi VERSION FAMILY        prints what rsh_mpi_check(FAMILY) returns if MPI_Get_library_version returns
+ *                                 VERSION */
 #include <reshard/mpi_world.h>
 
 #include <stdio.h>
@@ -20,5 +21,5 @@ int main(int argc, char **argv) {
     rsh_comm *comm = NULL;
     rsh_status st = rsh_mpi_check(argv[2]);
     printf("%s: %s\n", rsh_status_name(st), st ? rsh_error_detail() : "");
-    return rsh_comm_mpi_f(12345, &comm) == RSH_OK; /* no such communicator, or no MPI: an error, and no crash */
+    return rsh_comm_mpi_f(12345, &comm) == RSH_OK; /* an invalid communicator, or no MPI: an error instead of a crash */
 }

@@ -1,9 +1,9 @@
-/* Ranks on MPI: what a comm over a real MPI does.  Every rank that mpirun starts runs this; rank 0 says what was tried.
+/* Ranks on MPI: tests a comm on a real MPI.  Every rank that mpirun starts runs this program; rank 0 prints the tests.
  *
  *   ranks_on_mpi together | apart | pairs
  *
- * together: the ranks are on one node, as they are.  apart: RESHARD_NODE makes each a node of its own.  pairs: two and
- * two.  Public headers only, as users have them. */
+ * together: all ranks are on one node.  apart: RESHARD_NODE puts each rank on a node of its own.  pairs: two ranks per
+ * node.  This program uses public headers only, as users do. */
 #include "mpi_checks.h"
 
 #include <reshard/grad.h>
@@ -47,8 +47,8 @@ static void blocks_come_to_everybody(rsh_comm *c) {
     CHECK(sum == world_size * (world_size + 1) / 2);
 }
 
-/* To every rank, this one too, four messages of sizes that depend on the pair; one is large enough for any protocol
- * that MPI has. */
+/* Returns the size of a message.  Every rank sends four messages to every rank, itself included, whose sizes depend on
+ * the pair; one is large enough for any protocol of MPI. */
 static size_t size_of(int from, int to, int k) {
     return k == 0 ? 0 : k == 3 ? 3000000 + (size_t)(from * 10 + to) : (size_t)(from * 100 + to * 10 + k);
 }
@@ -70,7 +70,7 @@ static void messages_of_all_sizes_arrive(rsh_comm *c) {
                 CHECK(((unsigned char *)recv[i].data)[b] ==
                       (unsigned char)(recv[i].peer * 16 + world_rank + i / world_size));
     }
-    recv[1].bytes++; /* one rank more or less: all are told of the first mismatch */
+    recv[1].bytes++; /* one rank receives a byte more: all ranks are told of the first mismatch */
     CHECK(rsh_comm_exchange(c, n, send, n, recv) == RSH_EMISMATCH);
     CHECK(strstr(rsh_error_detail(), "bytes, expected"));
     CHECK_OK(rsh_comm_barrier(c));
@@ -107,7 +107,7 @@ static void splits_are_comms_of_their_own(rsh_comm *c) {
     CHECK_OK(rsh_comm_free(turned));
 }
 
-/* Rows to columns and to one rank; rank 0 looks at every element. */
+/* Moves rows to columns and to one rank; rank 0 compares every element. */
 enum { ROWS = 60, COLUMNS = 1000 };
 static rsh_layout *layout(const char *dims) {
     char text[64];
@@ -143,7 +143,8 @@ static void tensors_are_resharded(rsh_comm *c) {
     rsh_layout_free(copies);
 }
 
-/* The last rank has no place for its comm: nobody waits for it, or this program would be ended for its time. */
+/* The last rank has no pointer for its comm.  No rank may wait for it, because this program would then be killed after
+ * a time limit. */
 static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
     (void)c;
     bool last = world_rank == world_size - 1;
@@ -152,7 +153,7 @@ static void a_rank_without_a_place_for_its_comm_is_named(rsh_comm *c) {
     CHECK(!own && strstr(rsh_error_detail(), "out is NULL"));
 }
 
-/* Rows to columns and to everybody: adjoints, in which the gradients of replicas add up. */
+/* Moves rows to columns and to replicas: these are adjoints, in which the gradients of replicas are summed. */
 static void gradients_come_back(rsh_comm *c) {
     char text[3][64];
     rsh_layout *l[3];
@@ -177,7 +178,7 @@ static void gradients_come_back(rsh_comm *c) {
     for (int i = 0; i < 3; i++) rsh_layout_free(l[i]);
 }
 
-/* The last rank leaves early: whoever waits is told, and nobody hangs when the comm is freed. */
+/* The last rank leaves early.  Waiting ranks get an error, and freeing the comm does not hang. */
 static void a_rank_that_leaves_is_named(rsh_comm *c) {
     (void)c;
     rsh_comm *own = open_comm();
@@ -192,7 +193,7 @@ static void a_rank_that_leaves_is_named(rsh_comm *c) {
     CHECK_OK(rsh_comm_free(own));
 }
 
-/* Comms are made and freed over and over without leaving anything in the other's way. */
+/* Comms are made and freed repeatedly, and none disturbs a later one. */
 static void many_comms_live_one_after_another(rsh_comm *c) {
     for (int i = 0; i < 20; i++) {
         rsh_comm *copy = NULL;
@@ -202,7 +203,7 @@ static void many_comms_live_one_after_another(rsh_comm *c) {
     }
 }
 
-/* For good, so it comes last.  Needs the right to make a namespace, and ranks that are on one node. */
+/* This cannot be undone, so it comes last.  It needs permission to make a namespace, and ranks on one node. */
 static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
     if (per_node) return;
     int moved = world_rank == world_size - 1 && !unshare(CLONE_NEWNET);
@@ -213,7 +214,7 @@ static void a_rank_in_another_network_namespace_is_another_node(rsh_comm *c) {
     CHECK(rsh_comm_nnodes(own) == 2 && rsh_comm_node(own, world_size - 1) == 1);
     tensors_are_resharded(own);
     CHECK_OK(rsh_comm_free(own));
-    tensors_are_resharded(c); /* who shares memory already goes on sharing it */
+    tensors_are_resharded(c); /* ranks that already share memory continue to do so */
 }
 
 static const struct {
@@ -236,7 +237,7 @@ static void be_on_node(const char *where) {
     if (per_node) setenv("RESHARD_NODE", name, 1);
 }
 
-/* The exit status. */
+/* Reports a skip and returns the exit status. */
 static int report_skip(const char *cause, const char *why) {
     if (!world_rank) printf("%sskipped (%s): %s\n", may_skip(cause) ? "" : "FAILED: ", cause, why);
     return may_skip(cause) ? EXIT_SKIPPED : 1;
@@ -244,7 +245,7 @@ static int report_skip(const char *cause, const char *why) {
 
 int main(int argc, char **argv) {
     rsh_comm *c = NULL;
-    CHECK(rsh_comm_mpi(MPI_COMM_WORLD, &c) == RSH_ERUNTIME && !c); /* not initialised */
+    CHECK(rsh_comm_mpi(MPI_COMM_WORLD, &c) == RSH_ERUNTIME && !c); /* MPI is not initialized */
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
@@ -259,7 +260,8 @@ int main(int argc, char **argv) {
     rsh_comm *late = open_comm();
     CHECK_OK(rsh_comm_free(c));
     MPI_Finalize();
-    CHECK(rsh_comm_nnodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER); /* on one node a barrier needs no MPI */
+    /* on one node a barrier does not need MPI */
+    CHECK(rsh_comm_nnodes(late) < 2 || rsh_comm_barrier(late) == RSH_EPEER);
     CHECK_OK(rsh_comm_free(late));
     return skipped ? report_skip("namespace", "no right to make a network namespace") : 0;
 }

@@ -1,4 +1,4 @@
-/* Answers: how golden_ops.txt is read, and the inputs that its cases have. */
+/* Answers: reads golden_ops.txt, and creates the inputs of its cases. */
 #include "nn/answers.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ bool next_case(FILE *file, int *line, answered_case *c) {
     long at = ftell(file);
     while (fgets(text, sizeof text, file)) {
         if (!strncmp(text, "case ", 5) && begun) {
-            fseek(file, at, SEEK_SET); /* it belongs to the next one */
+            fseek(file, at, SEEK_SET); /* the line belongs to the next case */
             return true;
         }
         at = ftell(file);

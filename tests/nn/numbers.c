@@ -1,4 +1,4 @@
-/* Numbers: how the values of tests of nn are made and read. */
+/* Numbers: creates and reads values in tests of nn. */
 #include "nn/numbers.h"
 
 #include <stdlib.h>

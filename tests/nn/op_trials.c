@@ -35,7 +35,8 @@ static void any_shape(trial *t, int k, char kind, int least) {
     set_shape(t, k, kind, ndim, shape);
 }
 
-/* Input k broadcasts with input `like`: some leading dims less, some sizes 1. */
+/* Makes the shape of input k, which broadcasts with input `like`: it lacks some leading dims, and some of its sizes are
+ * 1. */
 static void broadcast_shape(trial *t, int k, char kind, int like) {
     int64_t shape[RSH_MAX_NDIM];
     int less = t->ndim[like] ? trial_below(t, t->ndim[like] + 1) : 0, ndim = t->ndim[like] - less;
@@ -45,7 +46,7 @@ static void broadcast_shape(trial *t, int k, char kind, int like) {
 
 static int signed_dim(trial *t, int d, int ndim) { return trial_below(t, 2) ? d : d - ndim; }
 
-/* An op as a function of a trial. */
+/* Defines a function that applies an op to the inputs of a trial. */
 #define OP(name, ...)                                                                                                  \
     static rsh_status name(const trial *t, rsh_value *const *in, rsh_value **out) {                                    \
         (void)t;                                                                                                       \
@@ -128,7 +129,7 @@ static void reshape_set(trial *t) {
     t->n = 2, t->sizes[0] = first, t->sizes[1] = trial_below(t, 2) ? -1 : count / first;
     t->a = trial_below(t, 2);
 }
-/* Of a transposed value, so that a copy may be needed. */
+/* Reshapes a transposed value, so that a copy may be needed. */
 static rsh_status reshape(const trial *t, rsh_value *const *in, rsh_value **out) {
     rsh_value *turned = NULL;
     if (!t->a) return rsh_nn_reshape(in[0], t->n, t->sizes, out);
@@ -263,7 +264,7 @@ static void matmul_set(trial *t) {
         set_shape(t, i, 'f', nd, shape[i]);
     }
 }
-/* Of transposed operands: matrices that BLAS reads in place, or not. */
+/* Transposed operands: some are matrices that BLAS can read in place, others are not. */
 static void turned_set(trial *t) {
     int64_t a = any_size(t), b = any_size(t), c = any_size(t), d = any_size(t);
     set_shape(t, 0, 'f', 3, trial_below(t, 2) ? (int64_t[]){b, a, c} : (int64_t[]){c, a, b});
@@ -311,7 +312,7 @@ static void attention_set(trial *t) {
     t->a = trial_below(t, 2);
 }
 OP(attention, rsh_nn_attention(in[0], in[1], in[2], in[3], t->a, out))
-/* Matrices without leading dims, or with one or two, and a mask that broadcasts along rows. */
+/* Matrices with up to two leading dims, and a mask that broadcasts along rows. */
 static void masked_attention_set(trial *t) {
     int64_t rows = any_size(t), columns = any_size(t), d = any_size(t), wide = any_size(t), shape[4];
     int lead = trial_below(t, 3);

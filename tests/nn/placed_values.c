@@ -1,4 +1,4 @@
-/* Placed values: how DTensors are made from whole tensors and compared with them. */
+/* Placed values: creates DTensors from whole tensors, and compares DTensors with them. */
 #include "nn/placed_values.h"
 
 #include "nn/numbers.h"
@@ -7,12 +7,12 @@
 
 typedef struct placed {
     rsh_mesh *mesh;
-    int n;              /* dims of the mesh */
+    int n;              /* number of dims of the mesh */
     int nin;
-    int64_t size[26];   /* by letter */
-    rsh_value *whole[MOST_INPUTS];  /* leaves */
+    int64_t size[26];   /* size of the dim of each letter */
+    rsh_value *whole[MOST_INPUTS];  /* whole tensors, which are leaves */
     rsh_place places[MOST_INPUTS][RSH_MAX_AXES];
-    rsh_value *leaf[MOST_INPUTS];   /* what the DTensors are made from */
+    rsh_value *leaf[MOST_INPUTS];   /* the leaves from which the DTensors are made */
     rsh_value *in[MOST_INPUTS];
     rsh_place expected[RSH_MAX_AXES];
 } placed;
@@ -24,7 +24,7 @@ static uint64_t roll(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* Word i of a text; its length. */
+/* Finds word i of a text; returns its length. */
 static int word(const char *text, int i, const char **at) {
     for (; i; i--) {
         text += strcspn(text, " ");
@@ -79,7 +79,7 @@ static rsh_place place_of(const char *at) {
     }
 }
 
-/* This rank's contribution to a partial tensor: contributions differ, and make up the whole. */
+/* Creates this rank's contribution to a partial tensor: contributions differ, and their reduction is the whole. */
 static rsh_status contribute(const placed *p, int i, rsh_value **out) {
     double times = 1, less = 0;
     for (int a = 0; a < p->n; a++) {
@@ -144,7 +144,7 @@ static rsh_status alike(const rsh_value *got, const rsh_value *want, double time
     return RSH_OK;
 }
 
-/* What a contribution counts in an average. */
+/* Returns the factor of a contribution in an average. */
 static double share_of(const placed *p, int i) {
     double times = 1;
     for (int a = 0; a < p->n; a++)

@@ -1,4 +1,4 @@
-/* Ops on DTensors: every row of the table in docs/dtensor.md on random sizes, against the op on whole tensors. */
+/* Ops on DTensors: every row of the table in docs/dtensor.md on random sizes, compared with the op on whole tensors. */
 #include "nn/numbers.h"
 #include "nn/placed_values.h"
 #include "seed.h"
@@ -68,7 +68,7 @@ ONE(causal, rsh_nn_attention(in[0], in[1], in[2], NULL, true, out))
 ONE(masked_attention, rsh_nn_attention(in[0], in[1], in[2], in[3], false, out))
 
 static rsh_status entropy(rsh_value *const *in, rsh_loss_reduction reduction, double smoothing, rsh_value **out) {
-    rsh_cross_entropy_opts o = {sizeof o, reduction, true, 1, smoothing}; /* class 1 is ignored, if there is one */
+    rsh_cross_entropy_opts o = {sizeof o, reduction, true, 1, smoothing}; /* ignores class 1, if it exists */
     return rsh_nn_cross_entropy(in[0], in[1], &o, out);
 }
 ONE(entropy_mean, entropy(in, RSH_LOSS_MEAN, 0, out))
@@ -78,7 +78,7 @@ ONE(entropy_plain, rsh_nn_cross_entropy(in[0], in[1], NULL, out))
 ONE(mse, rsh_nn_mse(in[0], in[1], RSH_LOSS_MEAN, out))
 ONE(mse_none, rsh_nn_mse(in[0], in[1], RSH_LOSS_NONE, out))
 
-/* The last of several outputs. */
+/* Returns the last of several outputs. */
 static rsh_status split_(rsh_value *const *in, rsh_value **out) {
     rsh_value *piece[9] = {NULL};
     int n = (int)((rsh_value_shape(in[0])[1] + 1) / 2);
@@ -88,7 +88,7 @@ static rsh_status split_(rsh_value *const *in, rsh_value **out) {
     return RSH_OK;
 }
 
-/* The first of three pieces less the last. */
+/* Returns the first of three pieces minus the last. */
 static rsh_status split_sizes_(rsh_value *const *in, rsh_value **out) {
     int64_t n = rsh_value_shape(in[0])[1], sizes[3] = {n / 3, n - 2 * (n / 3), n / 3};
     rsh_value *piece[3] = {NULL};
@@ -98,7 +98,7 @@ static rsh_status split_sizes_(rsh_value *const *in, rsh_value **out) {
     return st;
 }
 
-/* The indices of maxima. */
+/* Returns the indices of maxima. */
 static rsh_status argmax1_(rsh_value *const *in, rsh_value **out) {
     rsh_value *most = NULL;
     TRY(rsh_nn_max_dim(in[0], 1, false, &most, out));
@@ -115,7 +115,7 @@ static rsh_status chunk_(rsh_value *const *in, rsh_value **out) {
     return RSH_OK;
 }
 
-/* ---- the table: an op, its inputs, and rows of their placements along one dim of a mesh ---- */
+/* ---- the table: an op, its inputs, and rows with their placements along one mesh dim ---- */
 
 #define ROWS(...) (const placed_row[]){__VA_ARGS__, {NULL, NULL}}
 #define CURVED ROWS({"R", "R"}, {"S0", "S0"}, {"S1", "S1"}, {"P", "no"}, {"M", "no"})
@@ -235,7 +235,7 @@ enum { ENTRIES = sizeof table / sizeof *table };
 typedef struct drawing {
     uint64_t seed;
     int rounds;
-    int one_in; /* so many rows is run */
+    int one_in; /* one of so many rows is tested */
 } drawing;
 
 static uint64_t next(uint64_t *state) {
@@ -262,7 +262,7 @@ static rsh_status on_a_line(void *ctx, rsh_comm *c) {
 
 static bool has(const placed_row *row, char c) { return strchr(row->in, c) != NULL; }
 
-/* Partial values of one tensor have one op. */
+/* Can the two rows be combined?  All partial dims of a tensor must have the same op. */
 static bool go_together(const placed_row *a, const placed_row *b) {
     const char *ops = "PAM";
     for (int i = 0; i < 9; i++)
@@ -272,7 +272,7 @@ static bool go_together(const placed_row *a, const placed_row *b) {
     return true;
 }
 
-/* Two rows of an op, one along each dim. */
+/* Tests two rows of an op, one along each mesh dim. */
 static rsh_status on_a_square(void *ctx, rsh_comm *c) {
     const drawing *d = ctx;
     uint64_t seed = d->seed;
@@ -289,7 +289,7 @@ static rsh_status on_a_square(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* Rows of equal numbers, of NaNs among numbers, and of nothing but minus infinity. */
+/* Rows of equal numbers, of numbers with NaNs, and of minus infinity only. */
 static rsh_status same_picks(rsh_mesh *mesh, int64_t n) {
     rsh_value *whole = some_value(RSH_F64, 1, false, 2, (int64_t[]){3, n}), *x = NULL;
     rsh_value *want[2] = {NULL}, *got[2] = {NULL};

@@ -1,9 +1,9 @@
 /* GPT-2 files: a checkpoint with Hugging Face's names is loaded through a map into a tensor-parallel model, trained,
- * saved, resumed on other ranks, and saved under those names again.
+ * saved, resumed on other ranks, and saved under the original names.
  *
- * tools/golden/torch_gpt2.py has written the checkpoint and what PyTorch 1.13 makes of it: logits, the losses of 30
- * steps of AdamW, and the logits afterwards.  The first 20 are on 2 ranks, the others on 3.  With RESHARD_KEEP, a
- * directory, the trained checkpoint stays there for tests/nn/check_gpt2_torch.py. */
+ * tools/golden/torch_gpt2.py wrote the checkpoint and PyTorch 1.13's results: logits, the losses of 30 steps of AdamW,
+ * and the logits afterwards.  The first 20 steps run on 2 ranks, the others on 3.  If RESHARD_KEEP names a directory,
+ * the trained checkpoint stays there for tests/nn/check_gpt2_torch.py. */
 #include "parallel_models.h"
 
 #include <ftw.h>
@@ -58,7 +58,7 @@ static rsh_status give_blocks(rsh_module *m) {
     return give(m, "blocks", blocks);
 }
 
-/* The head has the weight of "tokens". */
+/* Makes the model; its head is tied to "tokens". */
 static rsh_status make_model(rsh_module **out) {
     rsh_module *m = NULL, *part = NULL;
     rsh_value *words = NULL, *places = NULL;
@@ -96,7 +96,7 @@ static rsh_status cut(rsh_module *m, rsh_mesh *mesh) {
 
 /* ---- batches, logits, losses ---- */
 
-/* Tokens [ROWS, LENGTH] and those that follow, as one list. */
+/* Creates a batch: tokens [ROWS, LENGTH], and for each of them the next token, as one list. */
 static rsh_status make_batch(int step, rsh_value **tokens, rsh_value **after) {
     int64_t all[ROWS * (LENGTH + 1)], from[ROWS * LENGTH], to[ROWS * LENGTH];
     rsh_value *flat = NULL;
@@ -177,7 +177,7 @@ static rsh_status save(rsh_module *m, rsh_optimizer *o, const char *name, const 
     return st;
 }
 
-/* ---- stages: the first `from` steps are in the files ---- */
+/* ---- stages: the files contain the first `from` steps ---- */
 
 typedef struct stage {
     int from, to;
@@ -207,7 +207,7 @@ static rsh_status run_stage(void *ctx) {
     return RSH_OK;
 }
 
-/* Whole, from Hugging Face's names. */
+/* Reads the whole model from a checkpoint with Hugging Face's names. */
 static rsh_status read_back(void *ctx) {
     char path[128];
     rsh_module *m = NULL;
@@ -238,7 +238,7 @@ static void trained_on_two_ranks_it_goes_on_on_three(void **state) {
     run_on(2, read_back, NULL);
 }
 
-/* ---- around ---- */
+/* ---- running the stages ---- */
 
 static int read_golden(FILE *file, const char *word, int n, double *numbers) {
     char found[16] = "";

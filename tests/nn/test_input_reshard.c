@@ -1,4 +1,4 @@
-/* Input reshard: models that keep chunks of saved tensors train to the same bits, and keep less.
+/* Input reshard: models that keep chunks of saved tensors train to the same bits, and keep fewer bytes.
  *
  * Models are whole on every rank and get the same input, so plain tensors are replicated. */
 #include "probes.h"
@@ -10,7 +10,7 @@ static rsh_status block(rsh_module **out) {
     return small_block(WIDTH, HIDDEN, out);
 }
 
-/* Three steps of SGD of two models that must stay equal. */
+/* Trains two models, which must stay equal, for three steps of SGD. */
 static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
     rsh_optimizer *sgd[2] = {NULL, NULL};
     TRY(rsh_sgd_new(a, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.01}, &sgd[0]));
@@ -30,7 +30,8 @@ static rsh_status train_both(rsh_module *a, rsh_module *b, rsh_value *x) {
 
 /* ---- the same bits ---- */
 
-/* In each of three steps, of the input and, unless it recomputes, the hidden layer of the MLP, and of nothing else. */
+/* In each of three steps, chunks are kept of the input and, unless the module recomputes, of the hidden layer of the
+ * MLP, but of nothing else. */
 static rsh_status keeps_its_share(const rsh_input_reshard_stats *s, int dim, bool again, uint64_t w) {
     uint64_t columns = again ? WIDTH : WIDTH + HIDDEN, size = 3 * sizeof(float);
     uint64_t most = again ? (uint64_t)ceiling(WIDTH, (int64_t)w)
@@ -61,7 +62,7 @@ static rsh_status compare(rsh_status (*make)(rsh_module **), int ndim, int dim, 
     return RSH_OK;
 }
 
-/* An MLP keeps the input, what relu needs and the input of the second Linear. */
+/* An MLP keeps the input, the tensor that relu needs, and the input of the second Linear. */
 static rsh_status mlp_trial(void *ctx) {
     (void)ctx;
     TRY(compare(mlp, 2, 0, false, 2));
@@ -83,7 +84,7 @@ static void a_transformer_block_trains_to_the_same_bits(void **state) {
     run_all(block_trial);
 }
 
-/* I1: the module recomputes, so its input alone is kept, as a chunk. */
+/* I1: the module recomputes, so only its input is kept, as a chunk. */
 static rsh_status i1_trial(void *ctx) {
     (void)ctx;
     return compare(mlp, 2, 0, true, 1);
@@ -93,7 +94,7 @@ static void i1_an_mlp_that_recomputes_keeps_a_chunk_of_its_input(void **state) {
     run_all(i1_trial);
 }
 
-/* I2: without a dim nothing is registered. */
+/* I2: without a dim no hook is registered. */
 static rsh_status i2_trial(void *ctx) {
     (void)ctx;
     rsh_input_reshard_stats stats = {0};
@@ -116,7 +117,7 @@ static void i2_tensors_without_the_dim_are_left_as_they_are(void **state) {
     run_all(i2_trial);
 }
 
-/* I3: data parallel over rows of a mesh of 2 x 2, chunks over its columns. */
+/* I3: data parallel over the rows of a 2 x 2 mesh, with chunks over its columns. */
 static rsh_status small_net(rsh_module **out) {
     rsh_module *part[6];
     const int64_t width[] = {5, 8, 4, 12};
@@ -173,7 +174,8 @@ static void i3_data_parallel_ranks_keep_chunks_over_a_slice_of_the_mesh(void **s
     run_groups(4, i3_trial, NULL);
 }
 
-/* What differs between ranks, as the local output of a column-wise layer does, is left without the option. */
+/* Without the option, tensors that differ between ranks, such as the local output of a column-wise layer, are kept
+ * whole. */
 static rsh_status own_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
     rsh_input_reshard_opts opts = {sizeof opts, .stats = &stats};
@@ -184,7 +186,7 @@ static rsh_status own_trial(void *ctx) {
     TRY(line(&mesh));
     for (int i = 0; i < 2; i++) {
         rsh_module *part[2];
-        rsh_random_seed((uint64_t)rsh_group_rank(NULL) + 1); /* this rank's columns */
+        rsh_random_seed((uint64_t)rsh_group_rank(NULL) + 1); /* the columns of this rank */
         TRY(rsh_linear_new(WIDTH, 4, true, RSH_F32, &part[0]));
         TRY(rsh_relu_new(&part[1]));
         TRY(sequence(2, part, both[i]));
@@ -203,7 +205,7 @@ static void plain_tensors_that_differ_are_left_without_the_option(void **state) 
     run_all(own_trial);
 }
 
-/* A weight that one rank changes before backward fails it on all ranks. */
+/* If one rank changes a weight before backward, backward fails on all ranks. */
 static rsh_status changed_trial(void *ctx) {
     rsh_module *m = NULL, *second = NULL;
     rsh_mesh *mesh = NULL;
@@ -255,7 +257,7 @@ static rsh_status memory_trial(void *ctx) {
     TRY(kept_by(mesh, true, &chunks));
     uint64_t w = (uint64_t)rsh_mesh_size(mesh);
     CHECK(whole >= output + rows * HIDDEN * sizeof(float));
-    /* the output, and shares of the input and the hidden layer */
+    /* the output, and this rank's chunks of the input and the hidden layer */
     if (w > 1) CHECK(chunks <= output + (rows * (WIDTH + HIDDEN) * sizeof(float) + w - 1) / w + slack);
     rsh_mesh_free(mesh);
     return RSH_OK;
@@ -265,9 +267,9 @@ static void the_bytes_kept_are_the_share_of_a_rank(void **state) {
     run_all(memory_trial);
 }
 
-/* ---- modules in modules ---- */
+/* ---- nested modules ---- */
 
-/* The inner module's tensors are the inner request's, the others the outer one's. */
+/* Tensors of the inner module are handled by the inner request, all others by the outer one. */
 static rsh_status nested_trial(void *ctx) {
     rsh_input_reshard_stats inner = {0}, outer = {0};
     probe p = {.n = 0};

@@ -1,7 +1,8 @@
-/* Gathers ahead: backward begins them one op early, and what was begun ends on all ranks when backward does. */
+/* Prefetched gathers: backward starts them one op early, and all gathers that have begun end on all ranks when backward
+ * ends. */
 #include "probes.h"
 
-/* ---- an op that fails, or gives no gradient, in backward ---- */
+/* ---- an op whose backward fails, or that returns no gradient ---- */
 
 typedef struct trouble {
     bool fails, gives_nothing;
@@ -21,7 +22,7 @@ static rsh_status trouble_backward(rsh_grad_call *c) {
 static const rsh_grad_op trouble_op = {
     .name = "trouble", .forward = trouble_forward, .backward = trouble_backward, .attr_bytes = sizeof(trouble)};
 
-/* Two MLPs in a row, each with chunks of its own, and the op between them. */
+/* Two MLPs in a row, each with its own chunks, and the op between them. */
 typedef struct pair {
     rsh_mesh *mesh;
     rsh_module *first, *second;
@@ -63,7 +64,7 @@ static rsh_status weight_of(rsh_module *m, rsh_value **out) {
     return rsh_module_parameter(layer, "weight", out);
 }
 
-/* A step that must go well. */
+/* Runs a step that must succeed. */
 static rsh_status pair_step(pair *p, unsigned flags, rsh_value **loss) {
     TRY(rsh_module_zero_grad(p->first));
     TRY(rsh_module_zero_grad(p->second));
@@ -73,7 +74,7 @@ static rsh_status pair_step(pair *p, unsigned flags, rsh_value **loss) {
 
 /* ---- trials ---- */
 
-/* All gathers are begun early, in a retained backward too, and the gradients are those of the plain model. */
+/* All gathers are started early, even in a retained backward, and the gradients equal those of the plain model. */
 static rsh_status ahead_trial(void *ctx) {
     pair p = {.mesh = NULL}, plain = {.mesh = NULL};
     rsh_value *loss = NULL, *other = NULL, *a = NULL, *b = NULL;
@@ -101,7 +102,7 @@ static void gathers_begin_one_op_ahead(void **state) {
     run_all(ahead_trial);
 }
 
-/* After trouble, which left the weight without a gradient; frees the pair. */
+/* Runs the step after a failure, in which the weight got no gradient; frees the pair. */
 static rsh_status next_step_goes_well(pair *p, const rsh_value *weight) {
     rsh_value *loss = NULL;
     TRY(pair_step(p, 0, &loss));
@@ -111,7 +112,7 @@ static rsh_status next_step_goes_well(pair *p, const rsh_value *weight) {
     return RSH_OK;
 }
 
-/* An op fails on one rank, when the gather of the next op has begun: all ranks fail, and the next step goes well. */
+/* An op fails on one rank when the gather for the next op has begun: all ranks fail, and the next step succeeds. */
 static rsh_status failing_trial(void *ctx) {
     pair p = {.mesh = NULL};
     rsh_value *loss = NULL, *weight = NULL;
@@ -131,7 +132,7 @@ static void an_op_that_fails_on_one_rank_ends_what_was_begun(void **state) {
     run_all(failing_trial);
 }
 
-/* The first module gets no gradient: what was begun for it ends without being read. */
+/* The first module gets no gradient: its gathers end without being read. */
 static rsh_status idle_trial(void *ctx) {
     pair p = {.mesh = NULL};
     rsh_value *loss = NULL, *weight = NULL;
@@ -150,7 +151,8 @@ static void an_op_without_a_gradient_ends_what_was_begun(void **state) {
     run_all(idle_trial);
 }
 
-/* Memory runs out on one rank at every place of backward: all ranks fail alike, and the comm goes on. */
+/* Memory runs out on one rank at every allocation of backward: all ranks get the same error, and the comm still
+ * works. */
 static rsh_status shortage_trial(void *ctx) {
     pair p = {.mesh = NULL};
     rsh_value *loss = NULL;
@@ -158,7 +160,7 @@ static rsh_status shortage_trial(void *ctx) {
     bool mine = rsh_group_rank(NULL) == 1;
     (void)ctx;
     TRY(pair_new(&p, true));
-    TRY(pair_step(&p, 0, &loss)); /* plans and bindings are there */
+    TRY(pair_step(&p, 0, &loss)); /* plans and bindings are now cached */
     rsh_value_free(loss);
     for (int64_t n = 0; st; n++) {
         TRY(rsh_module_zero_grad(p.first));
@@ -179,7 +181,8 @@ static void memory_that_runs_out_on_one_rank_fails_backward_on_all(void **state)
     for (int n = 2; n <= 3; n++) run_groups(n, shortage_trial, NULL);
 }
 
-/* Forward fails on one rank at every place, when it has packed less than the others: the next step goes well. */
+/* Forward fails on one rank at every allocation, after it has packed fewer tensors than the others: the next step
+ * succeeds. */
 static rsh_status forward_trial(void *ctx) {
     pair p = {.mesh = NULL};
     rsh_value *loss = NULL;
@@ -207,7 +210,7 @@ static void a_forward_that_fails_on_one_rank_spoils_no_later_step(void **state) 
     run_groups(2, forward_trial, NULL);
 }
 
-/* A graph that is dropped before backward, and a recomputing module whose input is gathered ahead. */
+/* A graph that is freed before backward, and a recomputing module whose input is prefetched. */
 static rsh_status recompute_trial(void *ctx) {
     pair p = {.mesh = NULL};
     rsh_value *loss = NULL;

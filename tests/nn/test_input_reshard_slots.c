@@ -1,7 +1,7 @@
-/* Slots of rsh_input_reshard: which tensors are cut, how they come back, and when the hooks are pushed. */
+/* Slots of rsh_input_reshard: which tensors are cut, how they are restored, and when the hooks are pushed. */
 #include "probes.h"
 
-/* One tensor of a size and dtype; what is kept is at most the ceiling share. */
+/* Tests one tensor of a given size and dtype; at most the largest chunk is kept. */
 static rsh_status size_trial(rsh_mesh *mesh, rsh_dtype dtype, int ndim, const int64_t *shape, int dim) {
     rsh_input_reshard_stats stats = {0};
     rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats};
@@ -65,7 +65,7 @@ static rsh_status transposed(rsh_value **out) {
     return st;
 }
 
-/* A transposed tensor comes back transposed, and one saved three times is cut once. */
+/* A transposed tensor is restored as transposed, and a tensor that is saved three times is cut once. */
 static rsh_status sharing_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
     rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats};
@@ -96,7 +96,7 @@ static void slots_of_one_tensor_share_a_chunk_and_a_gather(void **state) {
     run_all(sharing_trial);
 }
 
-/* A parameter, one that is frozen, and a tensor below the threshold stay as they are. */
+/* A parameter, a frozen parameter, and a tensor below the threshold are kept whole. */
 static rsh_status left_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
     rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .threshold = 65, .stats = &stats};
@@ -182,7 +182,7 @@ static void dtensors_that_are_replicated_are_cut_and_others_left(void **state) {
     run_all(dtensor_trial);
 }
 
-/* A DTensor on another mesh, of the same ranks and of more dims, is none of this one's business. */
+/* A DTensor on another mesh with the same ranks and more dims is kept whole. */
 static rsh_status other_mesh_trial(void *ctx) {
     rsh_input_reshard_stats stats = {0};
     rsh_input_reshard_opts opts = {sizeof opts, .stats = &stats};
@@ -211,7 +211,7 @@ static void a_dtensor_on_another_mesh_is_left(void **state) {
     run_all(other_mesh_trial);
 }
 
-/* An op that saves its own output, which is left: no circle of references keeps it when the graph has gone. */
+/* An op saves its own output, which is kept whole: no reference cycle must keep it alive after the graph is freed. */
 static rsh_status circle_trial(void *ctx) {
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL, *part[1] = {NULL};
@@ -259,7 +259,7 @@ static rsh_status failing_trial(void *ctx) {
     TRY(rsh_input_reshard(m, mesh, 0, &opts));
     TRY(rsh_sequential_new(1, &m, &outer));
     TRY(rsh_input_reshard(outer, mesh, 0, &opts));
-    CHECK_STATUS(RSH_EIO, probe_call(outer, 1, &x)); /* the inner pair was never pushed */
+    CHECK_STATUS(RSH_EIO, probe_call(outer, 1, &x)); /* the inner pair was not pushed */
     CHECK(rsh_saved_hooks_depth() == 0);
     TRY(rsh_module_remove_hook(m, id));
     CHECK_STATUS(RSH_EIO, probe_call(outer, 1, &x));
@@ -279,7 +279,7 @@ static void a_forward_that_fails_pops_its_pair_alone(void **state) {
     run_all(failing_trial);
 }
 
-/* A module that calls itself once; the inner call fails before its pair is pushed, and the outer one goes on. */
+/* A module calls itself once; the inner call fails before its pair is pushed, and the outer call continues. */
 static rsh_status fails_within(void *ctx, rsh_module *m, rsh_value **in) {
     (void)m, (void)in;
     return (*(int *)ctx)++ ? rsh_fail(RSH_EIO, "the inner call fails") : RSH_OK;
@@ -316,7 +316,7 @@ static void an_inner_call_that_pushed_nothing_pops_nothing(void **state) {
     run_all(itself_trial);
 }
 
-/* ---- wrong ---- */
+/* ---- errors ---- */
 
 static rsh_status check_trial(void *ctx) {
     rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true};

@@ -1,13 +1,13 @@
-/* Megatron: a Linear cut by columns and one cut by rows, against the same pair on one rank. */
+/* Megatron: a Linear cut by columns followed by one cut by rows, compared with the same pair on one rank. */
 #include "two_layers.h"
 
 /* ---- the Megatron pair ---- */
 
 typedef struct megatron {
     int64_t in, hidden, out, rows;
-    int order; /* of owners: identity, rotated by two, rotated by one */
+    int order; /* order of the owners: identity, rotated by two, rotated by one */
     rsh_dtype dtype;
-    bool nested; /* as the child "megatron" of a module, with a relu behind (L7) */
+    bool nested; /* in a child "megatron" of a module, followed by a relu (L7) */
 } megatron;
 
 static rsh_status shard_pair(const megatron *t, rsh_module *m, const char *prefix) {

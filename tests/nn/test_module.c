@@ -1,7 +1,7 @@
 /* Modules: names, paths, walks, hooks, state dicts. */
 #include "models.h"
 
-/* ---- a module of the test's own: y = x * scale + 1 ---- */
+/* ---- a user-defined module: y = x * scale + 1 ---- */
 
 static rsh_status scale_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *scale = NULL, *product = NULL;
@@ -36,7 +36,7 @@ static rsh_module *scale(double by) {
     return m;
 }
 
-/* root(0: a, 1: b(inner: c)), a Sequential */
+/* Makes the tree root(0: a, 1: b(inner: c)), a Sequential. */
 static rsh_module *tree(void) {
     rsh_module *a = scale(2), *b = scale(3), *c = scale(4), *root = NULL;
     assert_int_equal(rsh_module_set_child(b, "inner", c), RSH_OK);
@@ -104,7 +104,7 @@ static void names_obey_the_rules(void **state) {
     assert_ptr_equal(found, root);
     assert_int_equal(rsh_module_submodule(root, "1.inner", &found), RSH_OK);
     rsh_module *inner = found;
-    assert_int_equal(rsh_module_set_child(inner, "up", root), RSH_EVALUE); /* a circle */
+    assert_int_equal(rsh_module_set_child(inner, "up", root), RSH_EVALUE); /* a cycle */
     assert_int_equal(rsh_module_submodule(root, "1.outer", &found), RSH_EATTR);
     assert_non_null(strstr(rsh_error_detail(), "outer"));
     assert_int_equal(rsh_module_submodule(root, "1.inner.scale", &found), RSH_EATTR);
@@ -200,14 +200,14 @@ static void hooks_run_in_order_and_can_be_removed(void **state) {
     assert_int_equal(rsh_module_remove_hook(m, pre), RSH_OK);
     assert_int_equal(before, 101);
     assert_int_equal(rsh_module_remove_hook(m, pre), RSH_EKEY);
-    rsh_value *nothing = NULL; /* forward fails: hooks do not run, but for those that always do */
+    rsh_value *nothing = NULL; /* forward fails: only hooks that always run are called */
     assert_int_equal(rsh_module_call(m, 1, &nothing, &y), RSH_EVALUE);
     assert_string_equal(rsh_error_detail(), "Scale: no input");
     assert_int_equal(after, 1);
     assert_int_equal(always, 2);
     assert_int_equal(rsh_module_add_forward_hook(m, refuse, NULL, NULL, RSH_HOOK_ON_SUCCESS, &bad), RSH_OK);
     assert_int_equal(rsh_module_forward(m, x, &y), RSH_EKEY);
-    assert_int_equal(always, 3); /* had its turn before the one that refuses */
+    assert_int_equal(always, 3); /* it ran before the hook that fails */
     assert_null(y);
     rsh_value_free(x);
     rsh_module_free(m);

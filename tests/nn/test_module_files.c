@@ -1,9 +1,9 @@
-/* Module files: models saved and loaded in one call, resumed on other ranks and with other plans.
+/* Module files: models are saved and loaded in one call, and resumed on other ranks and with other plans.
  *
- * A model is trained without a stop on one rank; that is what all others must come to. */
+ * All of them must reach the state of a model that is trained without a stop on one rank. */
 #include "file_models.h"
 
-/* One step on rows first to first + n of the batch of a step. */
+/* Runs one step on n rows of the batch of a step, from row `first` on. */
 static rsh_status learn(rsh_module *m, rsh_optimizer *o, int step, int64_t first, int64_t n) {
     rsh_value *all = some_value(RSH_F64, 100 + step, false, SIZES(BATCH, WIDTH)), *x = NULL, *loss = NULL, *mean = NULL;
     TRY(rsh_optimizer_zero_grad(o));
@@ -16,7 +16,7 @@ static rsh_status learn(rsh_module *m, rsh_optimizer *o, int step, int64_t first
     return rsh_optimizer_step(o);
 }
 
-/* Ranks share the rows of a batch out, or compute with all of them together. */
+/* Trains.  The ranks divide the rows of a batch, or compute all rows together. */
 static rsh_status train(rsh_module *m, rsh_optimizer *o, plan p, int from, int to) {
     int n = rsh_group_size(NULL), me = rsh_group_rank(NULL);
     for (int i = from; i < to; i++)
@@ -26,7 +26,7 @@ static rsh_status train(rsh_module *m, rsh_optimizer *o, plan p, int from, int t
 
 /* ---- without a stop ---- */
 
-static rsh_module *whole_run; /* after all steps, on one rank; read by the others */
+static rsh_module *whole_run; /* the model after all steps on one rank, which the others read */
 
 static rsh_status train_whole(void *ctx) {
     rsh_optimizer *o = NULL;
@@ -55,7 +55,7 @@ static rsh_status run_stage(void *ctx) {
     TRY(make_model(s->loads ? 9 : 1, &m)); /* other elements, which loading replaces */
     TRY(cut(m, s->plan));
     TRY(s->loads ? make_adam(m, &o) : make_optimizer(m, &o));
-    if (s->loads) TRY(rsh_optimizer_set_lr(o, 1)); /* the rate and the groups come from the files */
+    if (s->loads) TRY(rsh_optimizer_set_lr(o, 1)); /* learning rate and groups come from the files */
     if (s->loads) TRY(load(m, o, file(path, "run")));
     TRY(rsh_optimizer_get_settings(o, "2.weight", &lr, &decay));
     CHECK(lr == 0.025 && decay == 0.3);
@@ -123,14 +123,14 @@ static rsh_status replicas(void *ctx) {
     return RSH_OK;
 }
 
-/* ctx: the name of the files. */
+/* Loads a replica; ctx is the name of the files. */
 static rsh_status load_replica(void *ctx) {
     char path[128];
     rsh_module *m = NULL, *plain = NULL;
     rsh_optimizer *o = NULL;
     TRY(make_model(9, &m));
     TRY(make_model(4, &plain));
-    TRY(load(m, NULL, file(path, ctx))); /* the optimizer's state stays in the files */
+    TRY(load(m, NULL, file(path, ctx))); /* the optimizer's state is not loaded */
     TRY(close_models(m, plain, 0));
     TRY(cut(m, COLUMNS));
     TRY(make_adam(m, &o));
@@ -148,7 +148,7 @@ static void replicas_are_stored_once_and_all_loaded(void **state) {
     loads = true;
     run_on(4, replicas, &loads);
     run_on(1, load_replica, "replicas");
-    char from[128], to[128]; /* the same as one file and as a Hugging Face directory */
+    char from[128], to[128]; /* the same checkpoint as one file and as a Hugging Face directory */
     assert_int_equal(rsh_ckpt_convert(file(from, "replicas"), file(to, "one.safetensors"), NULL, NULL), RSH_OK);
     assert_int_equal(rsh_ckpt_convert(from, file(to, "directory"), NULL, NULL), RSH_OK);
     for (int n = 1; n <= 3; n++) {
@@ -161,7 +161,7 @@ static void replicas_are_stored_once_and_all_loaded(void **state) {
 
 static const rsh_module_kind holder = {.name = "Holder"};
 
-/* "words" [5, 4], and "head" with the same weight if it is tied; or "head" alone. */
+/* Makes "words" [5, 4] and "head", which has the same weight if tied; or "head" alone. */
 static rsh_status make_tied(int seed, bool words, rsh_module **out) {
     rsh_module *embedding = NULL, *head = NULL;
     rsh_value *w = NULL;
@@ -177,7 +177,7 @@ static rsh_status make_tied(int seed, bool words, rsh_module **out) {
     return RSH_OK;
 }
 
-/* A tied parameter is stored once; it is found under any of its paths. */
+/* A tied parameter is stored once and found under any of its paths. */
 static rsh_status tied(void *ctx) {
     char path[128];
     (void)ctx;
@@ -223,10 +223,10 @@ static rsh_status extras(void *ctx) {
     TRY(rsh_module_load(m, rsh_group_comm(NULL), path, &in));
     TRY(rsh_random_load_state_dict(later));
     CHECK(rsh_random_get_state().seed == 77 && rsh_random_get_state().call == 5);
-    TRY(load(m, NULL, path)); /* not asked for: left in the files */
+    TRY(load(m, NULL, path)); /* not requested, so not loaded */
     rsh_optimizer *o = NULL;
     TRY(make_optimizer(m, &o));
-    CHECK_STATUS(RSH_EVALUE, load(m, o, path)); /* asked for and not there */
+    CHECK_STATUS(RSH_EVALUE, load(m, o, path)); /* requested, but not in the files */
     in = (rsh_module_load_opts){sizeof in, .optimizer = o, .flags = RSH_LOAD_NONSTRICT};
     TRY(rsh_module_load(m, rsh_group_comm(NULL), path, &in));
     in.struct_size = 3;

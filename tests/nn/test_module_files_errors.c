@@ -1,9 +1,9 @@
-/* Module files, errors: what does not fit, ranks without memory and hooks that refuse leave a model as it was. */
+/* Module files, errors: tensors that do not match, ranks without memory and failing hooks leave the model unchanged. */
 #include "file_models.h"
 
-/* ---- what does not fit ---- */
+/* ---- tensors that do not match ---- */
 
-/* All ranks have the same message, with all of these words. */
+/* Checks that all ranks have the same message, with all of these words. */
 static rsh_status check_message(int n, const char *const *words) {
     char mine[512], all[4][512];
     snprintf(mine, sizeof mine, "%s", rsh_error_detail());
@@ -14,7 +14,7 @@ static rsh_status check_message(int n, const char *const *words) {
     return RSH_OK;
 }
 
-/* No bias in "0", another width in "2", a parameter more in "1", and no buffer. */
+/* Makes a model without a bias in "0", with another width in "2", an additional parameter in "1", and no buffer. */
 static rsh_status make_other(rsh_module **out) {
     rsh_module *part[3] = {NULL}, *norm = NULL;
     rsh_random_seed(5);
@@ -57,7 +57,7 @@ static rsh_status refuse(void *ctx) {
     TRY(check_message(5, words));
     CHECK(load(m, o, file(path, "nothing")) != RSH_OK);
     TRY(check_message(0, NULL));
-    TRY(close_models(m, plain, 0)); /* nothing has changed */
+    TRY(close_models(m, plain, 0)); /* the model is unchanged */
     CHECK(rsh_optimizer_lr(o) == 1e-3);
     rsh_optimizer_free(o);
     rsh_module_free(m), rsh_module_free(plain);
@@ -86,8 +86,8 @@ typedef struct shortage {
     bool saves;
 } shortage;
 
-/* The call, in which allocation n of rank 0 fails (-1: none does).  Then all ranks get the error, and model and
- * optimizer are as before, unless the library could do without that memory. */
+/* Makes the call while allocation n of rank 0 fails (-1: none does).  Then all ranks get the error, and model and
+ * optimizer are unchanged, unless the library could do without that memory. */
 static rsh_status run_short(const shortage *s, int64_t n, int64_t *allocations) {
     char path[128];
     rsh_module *m = NULL, *plain = NULL;
@@ -102,7 +102,8 @@ static rsh_status run_short(const shortage *s, int64_t n, int64_t *allocations) 
     rsh_status st = s->saves ? save(m, o, file(path, "out")) : load(m, o, file(path, "short"));
     rsh_alloc_fail_at(-1);
     *allocations = (int64_t)rsh_alloc_get_stats().allocations - before;
-    bool stored = st == RSH_EIO && strstr(rsh_error_detail(), "is complete"); /* the rest could not be removed */
+    /* the result is complete, but leftovers could not be removed */
+    bool stored = st == RSH_EIO && strstr(rsh_error_detail(), "is complete");
     TRY(same_status(st));
     if (st && !stored) CHECK_STATUS(RSH_ENOMEM, st);
     if (st) TRY(close_models(m, plain, 0));
@@ -118,15 +119,15 @@ static rsh_status run_shorts(void *ctx) {
     TRY(save_model(file(path, "short")));
     TRY(run_short(ctx, -1, &all));
     TRY(run_short(ctx, 0, &ignored));
-    TRY(run_short(ctx, -1, &all)); /* plans are remembered from here on, also those of comparisons */
+    TRY(run_short(ctx, -1, &all)); /* from now on plans are cached, including those of comparisons */
     uint64_t live = rsh_alloc_get_stats().live;
     int root = rsh_group_rank(NULL) == 0;
     TRY(rsh_comm_allreduce(rsh_group_comm(NULL), &(int64_t){root ? all : 0}, &all, 1, RSH_I64, RSH_OP_MAX));
     CHECK(all > 100);
-    bool every = getenv("RESHARD_CASES"); /* otherwise fewer of those that come late */
+    bool every = getenv("RESHARD_CASES"); /* otherwise only some of the late allocations are tried */
     for (int64_t n = 0; n < all; n += every ? 1 : 1 + n / 40) TRY(run_short(ctx, n, &ignored));
     TRY(run_short(ctx, -1, &ignored));
-    CHECK(rsh_alloc_get_stats().live == live); /* neither failures nor successes leave anything behind */
+    CHECK(rsh_alloc_get_stats().live == live); /* neither failures nor successes leak */
     return RSH_OK;
 }
 
@@ -143,7 +144,7 @@ static rsh_status add_entry(void *ctx, rsh_module *m, rsh_state_dict *d, const c
     return rsh_state_dict_set(d, "more", ctx);
 }
 
-/* Takes the entry that the other hook has added; refuses on the last rank if it is told to. */
+/* Takes the entry that the other hook has added; if requested, fails on the last rank. */
 static rsh_status take_entry(void *ctx, rsh_module *m, rsh_state_dict *d, const char *prefix) {
     bool refuses = *(const bool *)ctx && rsh_group_rank(NULL) == rsh_group_size(NULL) - 1;
     (void)m, (void)prefix;

@@ -1,4 +1,4 @@
-/* Module outputs: hooks that reshard and collect them; gradients of parameters that every rank has. */
+/* Module outputs: hooks that reshard and collect outputs; gradients of parameters that are whole on every rank. */
 #include "two_layers.h"
 
 /* ---- outputs ---- */
@@ -38,10 +38,10 @@ static rsh_status resharded(void *ctx) { /* H1 */
     TRY(whole_of(y, &b));
     CHECK_CLOSE(a, b, 0.0);
     CHECK(
-        !strcmp(rsh_layout_text(rsh_value_layout(x)), "f32[24/x, 12] on x=4@[0,1,3,2]")); /* the source is as it was */
+        !strcmp(rsh_layout_text(rsh_value_layout(x)), "f32[24/x, 12] on x=4@[0,1,3,2]")); /* the source is unchanged */
     TRY(make_value(RSH_F32, 1, (const int64_t[]){5}, 1, false, &plain));
     TRY(rsh_module_forward(m, plain, &same));
-    CHECK(same == plain); /* other outputs pass */
+    CHECK(same == plain); /* other outputs are not changed */
     rsh_tensor_free(a), rsh_tensor_free(b);
     rsh_value_free(x), rsh_value_free(y), rsh_value_free(plain), rsh_value_free(same);
     rsh_module_free(m);
@@ -67,7 +67,7 @@ static rsh_status collect_shape(rsh_module *m, const char *text, int ndim, const
     return RSH_OK;
 }
 
-static rsh_status collected(void *ctx) { /* H2; B-15: a dim of length 1 is dropped on all ranks or on none */
+static rsh_status collected(void *ctx) { /* H2, B-15: a dim of length 1 is dropped on all ranks or on none */
     (void)ctx;
     rsh_module *m = NULL;
     int me = rsh_group_rank(NULL);
@@ -76,7 +76,7 @@ static rsh_status collected(void *ctx) { /* H2; B-15: a dim of length 1 is dropp
     TRY(collect_shape(m, "f32[23/x, 15] on x=4@[0,1,3,2]", 2, (const int64_t[]){me == 2 ? 5 : 6, 15}));
     TRY(collect_shape(m, "f32[4/x, 16] on x=4", 1, (const int64_t[]){16}));
     TRY(collect_shape(m, "f32[5/x, 16] on x=4", 2,
-                      (const int64_t[]){me < 2 ? 2 : me == 2, 16})); /* equal on all ranks */
+                      (const int64_t[]){me < 2 ? 2 : me == 2, 16})); /* all ranks have the same number of dims */
     rsh_value *x = NULL, *y = NULL;
     TRY(numbers_on(rsh_group_comm(NULL), "f32[4, 4] boxes 0:[0:4,0:2] 0:[0:4,2:4]", &x));
     CHECK_STATUS(RSH_EUNSUP, rsh_module_forward(m, x, &y));
@@ -107,7 +107,7 @@ static rsh_status synced(void *ctx) {
     TRY(rsh_module_forward(whole, all, &y));
     TRY(squared_loss(y, &loss));
     TRY(rsh_backward(loss, NULL, 0));
-    if (me == n - 1 && n > 1) { /* a rank without a gradient takes part with zeros */
+    if (me == n - 1 && n > 1) { /* a rank without a gradient contributes zeros */
         rsh_value *b = NULL;
         TRY(parameter(m, "fc2.bias", &b));
         TRY(rsh_value_set_grad(b, NULL));

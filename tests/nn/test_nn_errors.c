@@ -1,4 +1,4 @@
-/* Bad input to ops: the status, a sentence that names the op, and nothing left behind. */
+/* Invalid input to ops: the status, an error message that names the op, and no leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 /* ---- statuses ---- */
 
 static struct {
-    rsh_value *v[128]; /* that a test made */
+    rsh_value *v[128]; /* values that a test made */
     int n;
     rsh_value *out[4];
 } made;
@@ -159,7 +159,7 @@ static void a_dim_without_elements_gives_empty_chunks(void **state) {
     refused(rsh_nn_split_sizes(x, 1, 3, wrap, out()), RSH_EVALUE, "add up");
 }
 
-/* A program whose headers are not the library's. */
+/* A program that was compiled with other headers than the library's. */
 static void options_of_another_size_are_refused(void **state) {
     (void)state;
     rsh_module *m = NULL, *none = NULL;

@@ -1,4 +1,4 @@
-/* Golden ops: values and gradients against PyTorch's, recorded in golden_ops.txt. */
+/* Golden ops: values and gradients compared with those that PyTorch computed, recorded in golden_ops.txt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 typedef struct run {
     const answered_case *c;
     rsh_value *in[MOST_TENSORS], *out[MOST_TENSORS];
-    rsh_value *made[8]; /* between inputs and outputs */
+    rsh_value *made[8]; /* values between inputs and outputs */
     int nmade;
 } run;
 
@@ -143,7 +143,7 @@ static rsh_status layer(run *r) {
     return shaping(r);
 }
 
-/* Of a tensor that got NaN or infinities first. */
+/* Fills a tensor with NaNs and infinities before applying the op. */
 static rsh_status filled_nan_to_num(const answered_case *c, rsh_value **in, rsh_value **out) {
     rsh_value *filled = NULL;
     rsh_status st = rsh_nn_masked_fill(in[0], in[1], number_of(c, "fill"), &filled);
@@ -206,7 +206,7 @@ static void check_gradients(run *r) {
     for (int k = 0; k < c->nin; k++) {
         char what[32];
         snprintf(what, sizeof what, "gradient %d", k);
-        if (!strcmp(c->op, "attention_mask") && k == 3) continue; /* ours has no gradient for the mask */
+        if (!strcmp(c->op, "attention_mask") && k == 3) continue; /* our mask has no gradient */
         if (!c->has_grad[k]) continue;
         rsh_value *g = rsh_value_grad(r->in[k]);
         if (!g) fail_msg("line %d, %s: no %s", c->line, c->op, what);

@@ -1,4 +1,4 @@
-/* Gradients of every op against finite differences in f64, on random sizes. */
+/* Gradients of every op compared with finite differences in f64, on random sizes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static rsh_value *make(trial *t, int k) {
 
 static double weight(int j, int64_t i) { return sin(1.7 * (double)(i + 1) + 0.9 * j) + 0.2; }
 
-/* The outputs' sum with weights. */
+/* Returns a weighted sum of the outputs. */
 static double loss(const trial *t, op_fn *fn, rsh_value *const *in) {
     rsh_value *out[TRIAL_OUTPUTS] = {NULL};
     double total = 0;

@@ -1,4 +1,5 @@
-/* Kernels: errors of f32 functions in units of the last place, special numbers, and threads that change no bit. */
+/* Kernels: errors of f32 functions in units of the last place, special numbers, and results that do not depend on the
+ * number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +34,8 @@ static rsh_value *f32_list(int64_t n, const float *x) {
     return v;
 }
 
-/* The largest error between lo and hi, in units of the last place of the right number, or of `least` if that is more.
- */
+/* Returns the largest error between lo and hi, in units of the last place of the exact result, or of `least` if that is
+ * larger. */
 static double worst(unary_fn *fn, double (*right)(double), double lo, double hi, double least) {
     enum { N = 40001 };
     static float x[N];
@@ -143,7 +144,7 @@ static void a_long_sum_in_f32_is_exact_to_its_last_place(void **state) {
     double right = 0;
     for (int64_t i = 0; i < N; i++) right += (double)((const float *)rsh_tensor_data(rsh_value_tensor(x)))[i];
     assert_int_equal(rsh_nn_sum(x, 0, NULL, false, &sum), RSH_OK);
-    assert_true(fabs(element_of(sum, 0) - right) <= 1e-2); /* of a million numbers that cancel */
+    assert_true(fabs(element_of(sum, 0) - right) <= 1e-2); /* the sum of a million numbers that cancel */
     assert_int_equal(rsh_nn_reshape(x, SIZES(N / 2, 2), &tall), RSH_OK);
     rsh_value_free(sum);
     assert_int_equal(rsh_nn_sum(tall, 1, (int[]){0}, false, &columns), RSH_OK);
@@ -157,7 +158,7 @@ static void a_long_sum_in_f32_is_exact_to_its_last_place(void **state) {
 
 enum { ROWS = 700, WIDTH = 301 };
 
-/* A little of everything, on sizes that no block divides. */
+/* Applies many ops, on sizes that are not multiples of any block. */
 static void all_ops(rsh_value *x, rsh_value *w, rsh_value **out, int *n) {
     rsh_value *y = NULL, *z = NULL;
     *n = 0;
@@ -217,7 +218,7 @@ static void blas_gets_the_threads_of_nn_and_its_own_back(void **state) {
     if (!before) skip_test("blas", "this BLAS does not say how many threads it has");
     assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = before + 1)), RSH_OK);
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
-    assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = 1)), RSH_OK); /* only the first time counts */
+    assert_int_equal(rsh_nn_open(NULL, NN_OPTS(.threads = 1)), RSH_OK); /* only the first call has an effect */
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
     rsh_nn_close();
     assert_int_equal(rsh_nn_blas_threads(), before + 1);
@@ -248,7 +249,7 @@ static void ranks_share_the_cores(void **state) {
     assert_int_equal(rsh_nn_blas_threads(), before);
 }
 
-/* Two ranks have two threads each, and both use BLAS from their threads at once. */
+/* Two ranks with two threads each; both call BLAS from their threads at once. */
 static rsh_status batches(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_status st = rsh_nn_open(comm, NN_OPTS(.threads = 2));

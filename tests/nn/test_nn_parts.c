@@ -23,7 +23,7 @@ enum { ROWS = 7, WIDTH = 6 };
 static const char *const layouts[] = {"f64[7/x, 6] on x=3", "f64[7, 6/x] on x=3", "f64[7/x:2, 6] on x=3",
                                       "f64[7, 6] on x=3"};
 
-/* ---- the whole value on every rank, and the same one distributed ---- */
+/* ---- the whole value on every rank, and the same value distributed ---- */
 
 static rsh_value *scattered(rsh_comm *comm, const char *text, const rsh_value *whole, bool requires_grad) {
     rsh_layout *layout = NULL;
@@ -49,7 +49,7 @@ static bool same(rsh_comm *comm, const rsh_value *distributed, const rsh_value *
     return true;
 }
 
-/* A chain of pointwise ops: y = dropout(where(mask, gelu(a * b), 2 a)) + b - tanh(b) / 3. */
+/* Applies a chain of pointwise ops: y = dropout(where(mask, gelu(a * b), 2 a)) + b - tanh(b) / 3. */
 static rsh_status chain(rsh_value *a, rsh_value *b, rsh_value *mask, rsh_value **out) {
     rsh_value *v[9] = {NULL};
     rsh_status st = rsh_nn_mul(a, b, &v[0]);
@@ -100,7 +100,7 @@ static void pointwise_ops_on_parts_are_those_on_the_whole(void **state) {
     assert_int_equal(rsh_run_shm(3, compare_all, NULL), RSH_OK);
 }
 
-/* Boxes have no dims that an op could follow. */
+/* Boxes do not correspond to dims, so ops cannot follow them. */
 static rsh_status refuse_all(void *ctx, rsh_comm *comm) {
     const char *boxes = "f64[7, 6] boxes 0:[0:7,0:2] 1:[0:7,2:4] 2:[0:7,4:6]";
     rsh_value *x = some_value(RSH_F64, 1, false, SIZES(ROWS, WIDTH)), *d = scattered(comm, boxes, x, true), *y = NULL;
@@ -202,7 +202,7 @@ static void shape_ops_share_memory_where_strides_allow(void **state) {
     rsh_value_free(x);
 }
 
-/* Heads cut from one matrix: attention's result becomes one matrix again without a copy. */
+/* Heads are views of one matrix: the result of attention becomes one matrix again without a copy. */
 static void attention_keeps_the_order_of_memory(void **state) {
     (void)state;
     enum { T = 5, HEADS = 3, D = 4 };

@@ -1,8 +1,8 @@
-/* Every op on inputs and gradients of any strides gives what it gives on dense copies, forward and backward.
+/* Every op on inputs and gradients with any strides gives the same result as on dense copies, forward and backward.
  *
- * Strided tensors lie in storages of their own, in a random order of dims, with gaps, from an offset on, forwards or
- * backwards, with dims of stride 0 and with overlapping elements.  What lies between their elements is NaN, or an index
- * that is out of range. */
+ * Strided tensors are in storages of their own, with their dims in random order, with gaps, at an offset, forwards or
+ * reversed, with dims of stride 0 and with overlapping elements.  The memory between their elements contains NaN, or
+ * indices that are out of range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 /* ---- strided copies ---- */
 
-/* A layout in memory: strides, and the offset of the first element in a storage of `room` elements. */
+/* The memory of a tensor: strides, and the offset of the first element in a storage of `room` elements. */
 typedef struct lie {
     int64_t strides[RSH_MAX_NDIM], offset, room;
 } lie;
@@ -73,7 +73,7 @@ static void fill_gaps(const rsh_tensor *storage) {
         }
 }
 
-/* The elements of `dense` in a strided tensor.  Where elements share memory, `dense` gets what is there. */
+/* Copies the elements of `dense` to a strided tensor.  If elements share memory, `dense` gets their final values. */
 static rsh_tensor *strided(trial *t, const rsh_tensor *dense) {
     int ndim = rsh_tensor_ndim(dense);
     lie l = any_lie(t, ndim, rsh_tensor_shape(dense));
@@ -97,7 +97,7 @@ static rsh_tensor *in_dtype(rsh_tensor *x, rsh_dtype dtype) {
     return y;
 }
 
-/* ---- both ways ---- */
+/* ---- forward and backward ---- */
 
 enum { DENSE, STRIDED };
 
@@ -182,7 +182,7 @@ static uint64_t seed_of_run(void) {
     return text ? strtoull(text, NULL, 0) : 17;
 }
 
-/* *state: the number of the op. */
+/* *state is the number of the op. */
 static void strides_change_nothing(void **state) {
     int i = *(const int *)*state;
     const char *number = getenv("RESHARD_CASES");

@@ -20,7 +20,7 @@ static rsh_status full_close_to(rsh_value *got, const rsh_value *want) {
     return st;
 }
 
-/* Moves between ranks on this comm so far. */
+/* Returns the number of moves between ranks on this comm so far. */
 static uint64_t moves(rsh_comm *c) {
     rsh_cache_stats s = RSH_CACHE_STATS_INIT;
     rsh_comm_get_cache_stats(c, &s);
@@ -34,7 +34,7 @@ static rsh_status is_placed(const rsh_value *v, const rsh_place *places) {
     return RSH_OK;
 }
 
-/* The sum of all elements, and back from it. */
+/* Computes the sum of all elements, and backward from it. */
 static rsh_status back_from_sum(rsh_value *y) {
     rsh_value *sum = NULL;
     TRY(rsh_nn_sum(y, 0, NULL, false, &sum));
@@ -45,8 +45,8 @@ static rsh_status back_from_sum(rsh_value *y) {
 
 /* ---- loss_parallel ---- */
 
-/* Logits cut by classes and whole targets: the loss is whole, the logits' gradient cut as they are; forward combines
- * twice, a maximum and sums of each row, and backward moves nothing. */
+/* Logits are cut by classes, targets are whole: the loss is replicated, and the logits' gradient is cut like the
+ * logits.  Forward reduces twice (a maximum and sums of each row), and backward moves nothing. */
 static rsh_status one_loss(rsh_mesh *m, const rsh_place *logits, const rsh_place *loss, int ndim, const int64_t *shape,
                            rsh_loss_reduction reduction, int combines) {
     int64_t rows[2] = {shape[0], ndim > 2 ? shape[2] : 1};
@@ -80,8 +80,9 @@ static rsh_status loss_on_a_line(void *ctx, rsh_comm *c) {
     for (int i = 0; i < 3; i++) {
         TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){8, 16}, reductions[i], 2));
         TRY(one_loss(m, &cut, &whole, 3, (int64_t[]){8, 16, 12}, reductions[i], 2));
-        TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){3, 5}, reductions[i], 2)); /* classes that are not shared evenly */
-        TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){3, 2}, reductions[i], 2)); /* and not by all ranks */
+        /* the number of classes is not divisible by the number of ranks */
+        TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){3, 5}, reductions[i], 2));
+        TRY(one_loss(m, &cut, &whole, 2, (int64_t[]){3, 2}, reductions[i], 2)); /* there are fewer classes than ranks */
     }
     rsh_mesh_free(m);
     return RSH_OK;
@@ -92,7 +93,7 @@ static void test_loss_parallel(void **state) {
     run_on(1, 4, loss_on_a_line);
 }
 
-/* Rows cut by one dim of the mesh, classes by the other. */
+/* Rows are cut by one mesh dim, classes by the other. */
 static rsh_status loss_on_a_square(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -118,9 +119,9 @@ static void test_loss_parallel_multi_dim_mesh(void **state) {
 
 /* ---- views ---- */
 
-/* Chunks of the last dim become chunks of dim 1: the last dim is split at the chunks' ends, the new dim is brought
- * forward, and joined.  Every rank's part is the same all the way.  In one step it is refused: the rows of a chunk
- * would not lie together. */
+/* Turns chunks of the last dim into chunks of dim 1: the last dim is split at the ends of the chunks, the new dim is
+ * moved to the front, and dims are joined.  Every rank keeps the same part throughout.  In one step this is an error,
+ * because the rows of a chunk would not be contiguous. */
 static rsh_status change_of_dim(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -153,7 +154,7 @@ static void test_view_with_sharding_dim_change(void **state) {
     run_on(2, 4, change_of_dim);
 }
 
-/* 12 over 4 is 3 each, which two rows of 4 do not end at. */
+/* 12 elements on 4 ranks are 3 each, which do not end with a row of 4. */
 static rsh_status uneven_view(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -170,7 +171,7 @@ static rsh_status uneven_view(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* A sum along one dim of the mesh and an average along the other are no partial tensor. */
+/* A sum along one mesh dim and an average along the other cannot be one partial tensor. */
 static rsh_status mixed_ops(void *ctx, rsh_comm *c) {
     (void)ctx;
     rsh_mesh *m = NULL;
@@ -203,7 +204,7 @@ static rsh_status one_embedding(rsh_mesh *m, rsh_place weight, rsh_place result,
     rsh_value *dw = NULL, *y = NULL, *dy = NULL;
     TRY(placed(m, w, &weight, &dw));
     TRY(rsh_nn_embedding(index, w, padding, &y));
-    TRY(rsh_nn_embedding(index, dw, padding, &dy)); /* plain indices are the same on every rank */
+    TRY(rsh_nn_embedding(index, dw, padding, &dy)); /* plain indices are equal on every rank */
     TRY(is_placed(dy, &result));
     TRY(full_close_to(dy, y));
     TRY(back_from_sum(y));
@@ -306,7 +307,7 @@ static rsh_status fail_backward(rsh_grad_call *c) {
     return *rank == 1 ? rsh_fail(RSH_EIO, "rank 1 fails") : rsh_call_pass_grad(c, 0, 0);
 }
 
-/* Rank 1 fails before the others bring a partial gradient together. */
+/* Rank 1 fails before the others reduce a partial gradient. */
 static rsh_status one_fails(void *ctx, rsh_comm *c) {
     (void)ctx;
     static const rsh_grad_op op = {.name = "pass", .forward = pass_forward, .backward = fail_backward,
@@ -337,7 +338,7 @@ static void a_backward_that_fails_on_one_rank_fails_on_all(void **state) {
 
 /* ---- a loop ---- */
 
-/* Two linear layers, column-wise and row-wise, a norm and a vocabulary-cut loss. */
+/* Two linear layers, column-wise and row-wise, a norm, and a loss with a cut vocabulary. */
 static rsh_status step(rsh_value *x, rsh_value *const *w, rsh_value *target) {
     rsh_value *v[5] = {NULL};
     TRY(rsh_nn_layer_norm(x, 1, w[0], NULL, 1e-5, &v[0]));

@@ -1,5 +1,5 @@
-/* Shortage: ops on DTensors and sharded tensors, and one rank whose memory runs out at any of their requests.  Nobody
- * waits for it, the others hear of it in its words, and the comm goes on. */
+/* Shortage: ops on DTensors and sharded tensors while memory runs out on one rank, at any of their allocations.  No
+ * rank waits for it, the others get its error message, and the comm still works. */
 #include "nn/lines.h"
 
 #include "nn/numbers.h"
@@ -10,14 +10,14 @@
 
 /* ---- ops ---- */
 
-/* Made anew for every try, so that nothing is remembered. */
+/* Created again for every attempt, so that nothing is cached. */
 typedef struct operands {
     rsh_comm *comm;
     rsh_mesh *mesh;
-    rsh_value *columns, *rows, *terms, *whole; /* 5 x 7 */
-    rsh_value *weight, *bias;                  /* 7, cut */
-    rsh_value *classes;                        /* 5, below 7; cut as rows */
-    rsh_value *sharded, *replicated;           /* 5 x 7: sharded tensors, columns cut and not */
+    rsh_value *columns, *rows, *terms, *whole; /* 5 x 7, with different placements */
+    rsh_value *weight, *bias;                  /* length 7, cut */
+    rsh_value *classes;                        /* 5 integers below 7, cut like `rows` */
+    rsh_value *sharded, *replicated;           /* 5 x 7, sharded tensors: columns cut, and replicated */
 } operands;
 
 static rsh_status narrow(const operands *o, rsh_value **out) { return rsh_nn_narrow(o->columns, 1, 1, 3, out); }
@@ -67,7 +67,7 @@ static rsh_status full_tensor(const operands *o, rsh_value **out) {
 static rsh_status from_local(const operands *o, rsh_value **out) {
     rsh_value *part = NULL;
     rsh_status st = rsh_dtensor_to_local(o->columns, NULL, &part);
-    st = rsh_comm_agree(o->comm, st); /* local */
+    st = rsh_comm_agree(o->comm, st); /* the ranks agree, because the steps before are local */
     if (!st) st = rsh_dtensor_from_local(part, o->mesh, 1, (rsh_place[]){rsh_place_shard(1)}, NULL, out);
     rsh_value_free(part);
     return st;
@@ -144,18 +144,18 @@ static void unmake(operands *o) {
     rsh_mesh_free(o->mesh);
 }
 
-/* ---- tries ---- */
+/* ---- attempts ---- */
 
 typedef struct attempt {
     const shortage_op *op;
-    bool back;   /* fail in backward, not in forward */
-    bool warm;   /* the op has been there before */
-    int who;     /* the rank without memory, */
-    int64_t n;   /* at which request */
-    bool done;   /* there was memory for everything */
+    bool back;   /* fail in backward instead of forward */
+    bool warm;   /* the op has run before */
+    int who;     /* the rank that runs out of memory, */
+    int64_t n;   /* and the allocation that fails */
+    bool done;   /* no allocation failed */
 } attempt;
 
-/* The seed is made before: it needs memory too. */
+/* Creates the seed in advance, because it needs memory too. */
 static rsh_status seed_for(rsh_value *y, rsh_value **out) {
     if (rsh_dtensor_mesh(y)) {
         rsh_place places[RSH_MAX_AXES];
@@ -204,7 +204,7 @@ static rsh_status try_on(const attempt *a, const operands *o, bool *done) {
     return RSH_OK;
 }
 
-/* On a comm and a mesh of its own, that have seen no op. */
+/* Runs on a new comm and a new mesh, on which no op has run. */
 static rsh_status try_once(attempt *a, rsh_comm *world, bool *done) {
     operands o;
     rsh_comm *c = NULL;
@@ -228,7 +228,7 @@ static rsh_status sweep(rsh_comm *c, attempt a, int64_t step) {
     return RSH_OK;
 }
 
-static bool all; /* requests are tried, with RESHARD_CASES set; otherwise every seventh to eleventh */
+static bool all; /* every allocation is tried if RESHARD_CASES is set; otherwise every seventh to eleventh */
 
 static rsh_status sweep_all(rsh_comm *c, bool back, bool warm) {
     for (int i = 0; i < OPS; i++)
@@ -255,9 +255,9 @@ static void nobody_waits_for_a_rank_whose_memory_runs_out_on_the_way_back(void *
     run_on(2, 3, in_backward);
 }
 
-/* ---- what else one rank alone finds out ---- */
+/* ---- other errors that only one rank detects ---- */
 
-/* The targets are cut, and rank 1 has a class that there is not.  Ranks count rows together. */
+/* The targets are cut, and rank 1 has a class that does not exist.  The ranks count rows together. */
 static rsh_status wrong_class(void *ctx, rsh_comm *c) {
     rsh_mesh *m = NULL;
     rsh_value *x = NULL, *classes = some_indices(7, SIZES(6)), *target = NULL, *y = NULL;

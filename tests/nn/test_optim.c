@@ -1,10 +1,10 @@
-/* Optimizers: steps against formulas written out here, on plain and on sharded parameters; clipping; state; schedules.
- */
+/* Optimizers: steps compared with formulas written out here, on plain and on sharded parameters; clipping; state;
+ * schedules. */
 #include "models.h"
 
 enum { STEPS = 5, ROWS = 6, COLUMNS = 3, COUNT = ROWS * COLUMNS };
 
-/* What the test expects of one parameter, in double. */
+/* The expected values of one parameter, in double. */
 typedef struct model {
     double p[COUNT], first[COUNT], second[COUNT];
 } model;
@@ -28,7 +28,7 @@ static rsh_status shard_holder(rsh_module *m, int dim) {
     return st;
 }
 
-/* The gradient of a step, cut as the parameter is. */
+/* Sets the gradient of a step, cut like the parameter. */
 static rsh_status set_grad(rsh_module *m, uint64_t seed) {
     rsh_value *w = NULL, *g = NULL;
     TRY(rsh_module_parameter(m, "w", &w));
@@ -117,11 +117,11 @@ static rsh_status steps(void *ctx) {
     if (t->sharded) TRY(shard_holder(m, t->dim));
     TRY(make_optimizer(t, m, &o));
     TRY(start(t->dtype, &expected));
-    TRY(rsh_optimizer_step(o)); /* without a gradient nothing changes, and no step is counted */
+    TRY(rsh_optimizer_step(o)); /* without a gradient nothing changes and no step is counted */
     for (int step = 1; step <= STEPS; step++) {
         TRY(set_grad(m, 100 + (uint64_t)step));
         TRY(gradient(t->dtype, 100 + (uint64_t)step, g));
-        if (step == 3) { /* state goes out and comes in again, into another optimizer of another learning rate */
+        if (step == 3) { /* saves the state and loads it into another optimizer with another learning rate */
             rsh_state_dict *d = NULL;
             rsh_optimizer *other = NULL;
             trial changed = *t;
@@ -188,7 +188,8 @@ static rsh_status clipped(void *ctx) {
     CHECK(fabs(norm - 0.5) < 1e-5);
     TRY(rsh_module_parameter(whole, "w", &w));
     CHECK(fabs(at(rsh_value_tensor(rsh_value_grad(w)), 3) - g[3] * 0.5 / sqrt(sum)) < 1e-6);
-    CHECK_STATUS(RSH_EVALUE, rsh_clip_grad_norm(both, rsh_group_rank(NULL) ? 1 : -1, &norm)); /* on every rank */
+    /* an error on every rank */
+    CHECK_STATUS(RSH_EVALUE, rsh_clip_grad_norm(both, rsh_group_rank(NULL) ? 1 : -1, &norm));
     rsh_module_free(m), rsh_module_free(whole), rsh_module_free(both);
     return RSH_OK;
 }
@@ -197,7 +198,7 @@ static void gradients_are_clipped_by_their_norm_over_all_ranks(void **state) {
     for (int n = 1; n <= 4; n++) run_groups(n, clipped, NULL);
 }
 
-/* Copies count once. */
+/* Replicas count once. */
 static rsh_status replicas(void *ctx) {
     (void)ctx;
     rsh_comm *c = rsh_group_comm(NULL);
@@ -226,7 +227,7 @@ static void copies_of_a_gradient_count_once(void **state) {
     run_groups(4, replicas, NULL);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void numbers_that_make_no_sense_are_refused(void **state) {
     (void)state;
@@ -249,7 +250,7 @@ static void numbers_that_make_no_sense_are_refused(void **state) {
     assert_int_equal(rsh_state_dict_new(&d), RSH_OK);
     assert_int_equal(make_value(RSH_F32, 1, (const int64_t[]){2}, 1, false, &v), RSH_OK);
     assert_int_equal(rsh_state_dict_set(d, "w.momentum", v), RSH_OK);
-    assert_int_equal(rsh_optimizer_load_state_dict(o, d), RSH_ERUNTIME); /* another shape */
+    assert_int_equal(rsh_optimizer_load_state_dict(o, d), RSH_ERUNTIME); /* a different shape */
     assert_int_equal(rsh_state_dict_remove(d, "w.momentum"), RSH_OK);
     assert_int_equal(rsh_state_dict_set(d, "w.nothing", v), RSH_OK);
     assert_int_equal(rsh_optimizer_load_state_dict(o, d), RSH_ERUNTIME);

@@ -1,10 +1,11 @@
-/* Parallel plans: which parameters they cut, what they refuse, and that they change all of a tree or nothing. */
+/* Parallel plans: which parameters they cut, which plans are errors, and that they change a whole tree or nothing. */
 #include "parallel_models.h"
 
 
 static const rsh_module_kind box = {.name = "Box"};
 
-/* "a" with a child "b", a child "b" of the root, two layers with "up" and "down", and an embedding tied to a head. */
+/* Makes "a" with a child "b", a child "b" of the root, two layers with "up" and "down", and an embedding tied to a
+ * head. */
 static rsh_status tree(rsh_module **out) {
     rsh_module *m = NULL, *a = NULL, *list = NULL, *child = NULL, *embedding = NULL;
     rsh_value *weight = NULL;
@@ -86,8 +87,8 @@ static rsh_status levels_trial(void *ctx) {
     TRY(rsh_parallelize_module(m, mesh, 1, plan));
     TRY(is_placed(m, plain, "a.b.weight", rsh_place_shard(0)));
     TRY(is_plain(m, "b.weight"));
-    plan[0] = (rsh_parallel_entry){"?", rsh_sequence_style(1)}; /* "a" and "b" of the root */
-    CHECK_STATUS(RSH_EVALUE, rsh_parallelize_module(m, mesh, 1, plan)); /* "a" is no layer of one input */
+    plan[0] = (rsh_parallel_entry){"?", rsh_sequence_style(1)}; /* matches "a" and "b" of the root */
+    CHECK_STATUS(RSH_EVALUE, rsh_parallelize_module(m, mesh, 1, plan)); /* "a" is not a layer with one input */
     TRY(is_plain(m, "b.weight"));
     plan[0].path = "";
     plan[0].style = rsh_rowwise_style();
@@ -113,7 +114,7 @@ static rsh_status tied_trial(void *ctx) {
     TRY(tree(&plain));
     TRY(tree(&m));
     rsh_parallel_entry plan[] = {{"embedding", rsh_colwise_style()}, {"head", rsh_colwise_style()}};
-    CHECK_STATUS(RSH_EVALUE, rsh_parallelize_module(m, mesh, 2, plan)); /* columns, and rows */
+    CHECK_STATUS(RSH_EVALUE, rsh_parallelize_module(m, mesh, 2, plan)); /* one cuts columns, the other rows */
     TRY(is_plain(m, "head.weight"));
     plan[0].style = rsh_rowwise_style();
     TRY(rsh_parallelize_module(m, mesh, 2, plan));
@@ -130,7 +131,7 @@ static void tied_weights_stay_tied(void **state) {
     run_ranks(tied_trial, NULL);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static const rsh_prepare wrong_name[] = {{.name = "mask"}}, two[2];
 
@@ -175,7 +176,8 @@ static rsh_status refused_trial(void *ctx) {
         rsh_parallel_entry plan[] = {{"layers.*.up", rsh_colwise_style()}, bad[i].entry};
         CHECK_STATUS(bad[i].status, rsh_parallelize_module(m, mesh, 2, plan));
         TRY(all_plain(m));
-        if (rank != size - 1) plan[1] = (rsh_parallel_entry){"b", rsh_colwise_style()}; /* one rank alone */
+        /* a different plan on one rank only */
+        if (rank != size - 1) plan[1] = (rsh_parallel_entry){"b", rsh_colwise_style()};
         CHECK_STATUS(bad[i].status, rsh_parallelize_module(m, mesh, 2, plan));
         TRY(all_plain(m));
     }
@@ -186,15 +188,16 @@ static rsh_status refused_trial(void *ctx) {
     if (size > 1) {
         if (rank == 0) plan[1].style = rsh_colwise_style();
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
-        plan[1].style = rsh_rowwise_style(); /* the same parameters, other outputs */
+        plan[1].style = rsh_rowwise_style(); /* the same parameters, but different outputs */
         if (rank == 0) plan[1].style.output = rsh_place_shard(-1);
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
-        plan[1] = (rsh_parallel_entry){"b", rsh_prepare_input_style(1, two)}; /* the same hooks, other modules */
+        /* the same hooks, but on different modules */
+        plan[1] = (rsh_parallel_entry){"b", rsh_prepare_input_style(1, two)};
         if (rank == 0) plan[1].path = "a.b";
         CHECK_STATUS(RSH_EMISMATCH, rsh_parallelize_module(m, mesh, 2, plan));
     }
     TRY(all_plain(m));
-    TRY(rsh_module_submodule(m, "b", &b)); /* and no hook is left: it runs as a plain layer */
+    TRY(rsh_module_submodule(m, "b", &b)); /* and no hook is left: it works as a plain layer */
     TRY(make_value(RSH_F64, 2, (int64_t[]){3, 6}, 1, false, &x));
     TRY(rsh_module_forward(b, x, &y));
     CHECK(!rsh_value_sharded(y) && rsh_value_shape(y)[1] == 4);
@@ -208,7 +211,7 @@ static void a_plan_that_one_rank_refuses_changes_nothing_on_any(void **state) {
     run_ranks(refused_trial, NULL);
 }
 
-/* The last rank lacks memory at one allocation after the other. */
+/* Each allocation of the last rank fails in turn. */
 static rsh_status memory_trial(void *ctx) {
     rsh_module *m = NULL;
     rsh_mesh *mesh = NULL;
@@ -237,7 +240,7 @@ static void a_rank_without_memory_refuses_the_plan_on_all(void **state) {
     run_groups(2, memory_trial, NULL);
 }
 
-/* A parameter that is a DTensor already, in the same way and in another. */
+/* A parameter that is already a DTensor, with the same and with another placement. */
 static rsh_status twice_trial(void *ctx) {
     rsh_module *m = NULL;
     rsh_mesh *mesh = NULL;
@@ -310,7 +313,7 @@ static rsh_status whole_trial(void *ctx) {
     TRY(is_placed(m, plain, "layers.1.up.weight", rsh_place_shard(1)));
     TRY(is_placed(m, plain, "layers.1.up.bias", rsh_place_replicate()));
     TRY(is_placed(m, plain, "embedding.weight", rsh_place_replicate()));
-    TRY(rsh_distribute_module(m, mesh, NULL)); /* what is distributed stays */
+    TRY(rsh_distribute_module(m, mesh, NULL)); /* values that are already distributed do not change */
     TRY(is_placed(m, plain, "layers.1.up.weight", rsh_place_shard(1)));
     TRY(rsh_relu_new(&relu));
     TRY(rsh_distribute_module(relu, mesh, &(rsh_distribution){NULL, to_replicated, to_plain, &calls}));

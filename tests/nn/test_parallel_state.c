@@ -1,6 +1,6 @@
-/* Parallel state: what optimizers, clipping, state dicts, checkpoints and hooks do with parameters that are DTensors.
+/* Parallel state: optimizers, clipping, state dicts, checkpoints and hooks with parameters that are DTensors.
  *
- * Gradients are given, so that nothing here depends on how ops treat DTensors. */
+ * Gradients are set directly, so nothing here depends on how ops treat DTensors. */
 #include "parallel_models.h"
 
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 /* ---- models ---- */
 
-/* Sizes that 2 and 4 do not divide; an embedding with a padding row, and norms. */
+/* Makes a model with sizes that are not divisible by 2 and 4, an embedding with a padding row, and norms. */
 static rsh_status model(rsh_module **out) {
     rsh_module *m[4] = {0};
     rsh_embedding_opts padded = {sizeof padded, .padded = true, .padding = 6};
@@ -30,7 +30,8 @@ static rsh_status cut(rsh_module *m, rsh_mesh *mesh) {
     return rsh_parallelize_module(m, mesh, 4, plan);
 }
 
-/* Gives every parameter of both a gradient: normal numbers by seed, those of the plain one cut as the other's. */
+/* Sets a gradient for every parameter of both models: normal numbers by seed; those of the plain model are cut like the
+ * other's. */
 static rsh_status give_grads(rsh_module *m, rsh_module *plain, uint64_t seed) {
     listing a = {.n = 0}, b = {.n = 0};
     TRY(rsh_module_each_parameter(m, false, list_one, &a));
@@ -95,7 +96,7 @@ static void optimizers_and_clipping_count_every_element_once(void **state) {
     run_ranks(steps_trial, NULL);
 }
 
-/* ---- data parallel beside tensor parallel ---- */
+/* ---- data parallelism combined with tensor parallelism ---- */
 
 static rsh_status sync_trial(void *ctx) {
     (void)ctx;
@@ -111,12 +112,12 @@ static rsh_status sync_trial(void *ctx) {
     TRY(model(&plain));
     TRY(cut(m, tp));
     int64_t row = rsh_mesh_coordinate(mesh)[0];
-    TRY(give_grads(m, plain, 1000 * (uint64_t)row)); /* the two rows have gradients of their own */
+    TRY(give_grads(m, plain, 1000 * (uint64_t)row)); /* the two rows have different gradients */
     rsh_group *mine = rsh_mesh_coordinate(mesh)[1] ? other : dp;
     TRY(rsh_module_sync_grads(m, mine, RSH_OP_SUM));
     TRY(rsh_module_sync_grads(plain, mine, RSH_OP_SUM));
     TRY(close_models(m, plain, 0));
-    TRY(rsh_module_zero_grad(m)); /* over its own mesh nothing is added up again */
+    TRY(rsh_module_zero_grad(m)); /* over its own mesh nothing is summed again */
     TRY(give_grads(m, plain, 5));
     rsh_group *line[2] = {NULL};
     TRY(rsh_group_new(2, (int[]){0, 1}, &line[0]));
@@ -163,7 +164,7 @@ static rsh_status state_trial(void *ctx) {
     TRY(rsh_module_load_state_dict(again, d, 0));
     TRY(close_models(again, plain, 0));
     rsh_state_dict_free(d);
-    TRY(rsh_module_state_dict(plain, &d)); /* whole tensors into DTensors */
+    TRY(rsh_module_state_dict(plain, &d)); /* loads whole tensors into DTensors */
     TRY(rsh_module_load_state_dict(again, d, 0));
     rsh_state_dict_free(d);
     TRY(new_optimizer(1, m, &o));
@@ -272,7 +273,7 @@ static void four_ranks_save_and_two_load(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* ---- elements that come later ---- */
+/* ---- deferred elements ---- */
 
 static rsh_status meta_trial(void *ctx) {
     (void)ctx;
@@ -297,7 +298,7 @@ static rsh_status meta_trial(void *ctx) {
     TRY(cut(m, tp));
     TRY(rsh_module_materialize(m));
     CHECK(rsh_random_get_state().call == after.call);
-    TRY(close_models(m, plain, 0)); /* so: the same across dp, and different parts across tp */
+    TRY(close_models(m, plain, 0)); /* so values are equal across dp, and different parts across tp */
     TRY(rsh_module_materialize(m));
     TRY(close_models(m, plain, 0));
     rsh_value_free(x);
@@ -368,7 +369,7 @@ static void a_dtensor_prints_its_placements_and_its_part(void **state) {
     run_groups(2, print_trial, NULL);
 }
 
-/* ---- parts that remember ---- */
+/* ---- marked parts ---- */
 
 static rsh_status keeps(void *ctx, rsh_value *v, void **packed) {
     int *marked = ctx;
@@ -398,7 +399,7 @@ static rsh_status part_trial(void *ctx) {
     CHECK(!rsh_value_sharded(part) && !rsh_dtensor_mesh(part) && rsh_dtensor_part_mesh(part) == mesh);
     CHECK(rsh_layout_equal(rsh_dtensor_part_layout(part), rsh_value_layout(d)));
     TRY(rsh_saved_hooks_push(&(rsh_saved_hooks){.pack = keeps, .unpack = gives, .release = ends, .ctx = &marked}));
-    TRY(rsh_nn_dropout(part, 0.5, 1, 1, &y)); /* saves a mask of its own */
+    TRY(rsh_nn_dropout(part, 0.5, 1, 1, &y)); /* saves a mask that it creates */
     TRY(rsh_nn_relu(y, &z));
     TRY(rsh_saved_hooks_pop());
     CHECK(marked == 2);
@@ -413,7 +414,7 @@ static rsh_status part_trial(void *ctx) {
     TRY(rsh_backward(bare, seed, 0));
     CHECK(rsh_value_grad(d) && rsh_dtensor_mesh(rsh_value_grad(d)) == mesh);
     rsh_value_free(seed);
-    rsh_value *r = NULL, *plain = NULL; /* a replicated one needs no mark */
+    rsh_value *r = NULL, *plain = NULL; /* a replicated value needs no mark */
     TRY(rsh_dtensor_redistribute(d, 1, &whole, RSH_DTYPE_NONE, &r));
     TRY(rsh_dtensor_part(r, NULL, &plain));
     CHECK(!rsh_dtensor_part_mesh(plain));

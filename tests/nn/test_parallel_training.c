@@ -1,5 +1,5 @@
-/* Parallel training: MLPs and transformers over ranks train as plain ones do.  Tests that begin with test_ have
- * PyTorch's names. */
+/* Parallel training: MLPs and transformers over ranks train like plain ones.  Tests whose names begin with test_
+ * correspond to PyTorch's tests of that name. */
 #include "parallel_twins.h"
 
 /* ---- MLP ---- */
@@ -12,7 +12,7 @@ static rsh_status mlp(rsh_module **out) {
     return sequence(3, part, out);
 }
 
-/* In a container, beside a plain layer. */
+/* Makes an MLP in a container, next to a plain layer. */
 static rsh_status nested_mlp(rsh_module **out) {
     rsh_module *part[2] = {0};
     TRY(mlp(&part[0]));
@@ -22,7 +22,7 @@ static rsh_status nested_mlp(rsh_module **out) {
 
 typedef struct mlp_case {
     bool recompute, reshard, local;
-    bool rows; /* sequence parallel: inputs and outputs are cut along dim 0 */
+    bool rows; /* sequence parallelism: inputs and outputs are cut along dim 0 */
 } mlp_case;
 
 static void mlp_plan(const mlp_case *c, rsh_parallel_entry plan[2]) {
@@ -46,7 +46,7 @@ static rsh_status mlp_trial(void *ctx) {
     rsh_input_reshard_opts opts = {sizeof opts, .plain_is_replicated = true, .stats = &stats, .no_prefetch = c->local};
     TRY(line(&mesh));
     TRY(normals(2, (int64_t[]){12, 10}, &x));
-    if (c->reshard) TRY(rsh_value_set_requires_grad(x, false)); /* a leaf that requires one would not be cut */
+    if (c->reshard) TRY(rsh_value_set_requires_grad(x, false)); /* a leaf that requires a gradient would not be cut */
     rsh_random_seed(3);
     TRY(mlp(&m));
     rsh_random_seed(3);
@@ -57,7 +57,7 @@ static rsh_status mlp_trial(void *ctx) {
     if (c->recompute) TRY(rsh_recompute(m));
     if (c->reshard) TRY(rsh_input_reshard(m, mesh, 0, &opts));
     TRY(train_both(m, plain, x, 3));
-    /* What is cut is the input alone: local columns, and what relu makes of them, are not taken for replicated. */
+    /* Only the input is cut: local columns, and the result of relu on them, are not treated as replicated. */
     if (c->reshard && rsh_mesh_size(mesh) > 1)
         CHECK(stats.cut == 3 && stats.bytes_whole == 3 * 12 * 10 * sizeof(double));
     if (c->reshard && rsh_mesh_size(mesh) > 1) CHECK(opts.no_prefetch == (stats.prefetches == 0));
@@ -145,7 +145,8 @@ static rsh_status gpt(bool tied, rsh_module **out) {
     return RSH_OK;
 }
 
-/* As PyTorch's example cuts it: between blocks the stream is cut along the sequence, or is whole on every rank. */
+/* Cuts the model as in PyTorch's example: between blocks the values are cut along the sequence, or whole on every
+ * rank. */
 static rsh_status cut_gpt(rsh_module *m, rsh_mesh *mesh, bool sequence_cut) {
     rsh_style columns = rsh_colwise_style(), rows = rsh_rowwise_style(), norm = rsh_sequence_style(1);
     rsh_place stream = sequence_cut ? rsh_place_shard(1) : rsh_place_replicate();
@@ -170,7 +171,7 @@ static rsh_status cut_gpt(rsh_module *m, rsh_mesh *mesh, bool sequence_cut) {
     return rsh_distribute_module(m, mesh, NULL);
 }
 
-/* The mean of cross-entropies; logits stay cut along the words. */
+/* Computes the mean of cross-entropies; logits stay cut along the vocabulary. */
 static rsh_status gpt_loss(rsh_module *m, rsh_value *x, rsh_value *target, rsh_value **out) {
     rsh_value *logits = NULL, *flat = NULL, *loss = NULL;
     TRY(rsh_module_forward(m, x, &logits));

@@ -1,4 +1,4 @@
-/* Param groups: parameters with settings of their own change as under an optimizer of their own, and as PyTorch's. */
+/* Param groups: parameters with their own settings change as under an optimizer of their own, and as in PyTorch. */
 #include "models.h"
 
 enum { STEPS = 4 };
@@ -7,7 +7,7 @@ typedef enum kind { SGD, ADAM, ADAMW, KINDS } kind;
 
 static const rsh_module_kind holder = {.name = "Holder"};
 
-/* Parameters "a" [3, 2] and "b.bias" [4]; or one of them. */
+/* Makes parameters "a" [3, 2] and "b.bias" [4], or one of them. */
 static rsh_status make(bool a, bool b, rsh_module **out) {
     rsh_module *child = NULL;
     rsh_value *v[2] = {NULL};
@@ -92,7 +92,7 @@ static void a_group_is_an_optimizer_of_its_own(void **state) {
         if (separate((kind)k)) fail_msg("%s", rsh_error_detail());
 }
 
-/* ---- PyTorch's, recorded in golden_optim.txt by tools/golden/torch_optim.py ---- */
+/* ---- PyTorch's results, recorded in golden_optim.txt by tools/golden/torch_optim.py ---- */
 
 static rsh_value *formula(int k, int ndim, const int64_t *shape, bool grad) {
     rsh_tensor *t = NULL;
@@ -167,7 +167,7 @@ static void groups_are_those_of_pytorch(void **state) {
 
 /* ---- state ---- */
 
-/* The state has the settings; another optimizer gets them with it. */
+/* The state contains the settings; another optimizer gets them by loading it. */
 static rsh_status state_trial(void) {
     rsh_module *m = NULL;
     rsh_optimizer *o = NULL, *other = NULL;

@@ -1,10 +1,10 @@
-/* Plain inputs: beside DTensors of fewer rows than ranks, and given to parallel modules with sizes that differ between
- * ranks, every rank gets the same result or the same error. */
+/* Plain inputs: they are combined with DTensors of fewer rows than ranks, and passed to parallel modules with sizes
+ * that differ between ranks.  Every rank gets the same result or the same error. */
 #include "parallel_models.h"
 
 #include "nn/numbers.h"
 
-/* All ranks have the same status; what was wrong stays in the message. */
+/* Checks that all ranks have the same status.  The error message is not changed. */
 static rsh_status same_status(rsh_status mine) {
     int all[8], own = (int)mine;
     TRY(rsh_comm_allgather(rsh_group_comm(NULL), &own, all, sizeof own));
@@ -22,9 +22,9 @@ static rsh_status same_status(rsh_status mine) {
 typedef struct meeting {
     const char *name;
     rsh_status (*run)(rsh_value *x, rsh_value *plain, rsh_value **out);
-    char kind;         /* of the plain value: i, m (mask) or f */
-    bool rows;         /* [rows], otherwise [1] */
-    rsh_status status; /* if the DTensor is cut and has one row */
+    char kind;         /* kind of the plain value: i (indices), m (mask) or f (floats) */
+    bool rows;         /* the plain value is [rows], otherwise [1] */
+    rsh_status status; /* expected status if the DTensor is cut and has one row */
 } meeting;
 
 static rsh_status entropy(rsh_loss_reduction reduction, bool ignore, rsh_value *x, rsh_value *t, rsh_value **out) {
@@ -98,7 +98,7 @@ static rsh_status meet(const meeting *m, rsh_mesh *mesh, int64_t rows, int dim) 
     rsh_status st = m->run(d, t, &y);
     rsh_status alike = same_status(st);
     if (alike) return wrong(__FILE__, __LINE__, m->name);
-    bool plural = m->kind == 'f' && m->rows && (rows > 1 || dim == 1); /* refused for other reasons */
+    bool plural = m->kind == 'f' && m->rows && (rows > 1 || dim == 1); /* an error for other reasons */
     if (!plural && !(dim == 0 && rows == 1 && m->status)) {
         CHECK_STATUS(RSH_OK, st);
         TRY(compare_with_whole(m, d, y, whole, t));
@@ -127,7 +127,7 @@ static void one_plain_value_meets_a_batch_of_any_size(void **state) {
 
 /* ---- inputs of parallel modules ---- */
 
-/* Rank r brings more rows than the others, to a module that takes plain inputs as replicated. */
+/* Rank r passes more rows than the others to a module that treats plain inputs as replicated. */
 static rsh_status uneven_input(rsh_style style) {
     rsh_mesh *mesh = NULL;
     rsh_module *m = NULL;

@@ -1,4 +1,4 @@
-/* Recompute: modules that run forward again in backward give the same bits and keep their inputs only. */
+/* Recompute: modules that run forward again in backward give the same bits and keep only their inputs. */
 #include "models.h"
 
 #include <reshard/nn/recompute.h>
@@ -8,7 +8,7 @@
 
 /* ---- models ---- */
 
-/* Linear, ReLU, Dropout, Linear. */
+/* Makes Linear, ReLU, Dropout, Linear. */
 static rsh_status mlp(rsh_module **out) {
     rsh_module *part[4];
     TRY(rsh_linear_new(WIDTH, 4 * WIDTH, true, RSH_F32, &part[0]));
@@ -26,7 +26,7 @@ static rsh_status three_mlps(rsh_module **out) {
 
 static rsh_status block(rsh_module **out) { return small_block(WIDTH, 2 * WIDTH, out); }
 
-/* ---- the comparison of two ---- */
+/* ---- comparing two models ---- */
 
 static rsh_status same_gradients(rsh_module *a, rsh_module *b, rsh_value *xa, rsh_value *xb) {
     TRY(same_models(a, b));
@@ -42,7 +42,7 @@ static rsh_status child(rsh_module *m, const char *path) {
 typedef struct pairing {
     rsh_status (*make)(rsh_module **out);
     int ndim;
-    const char *const *again; /* paths of modules that recompute, up to NULL */
+    const char *const *again; /* paths of the modules that recompute, ending with NULL */
 } pairing;
 
 static rsh_status compare(void *ctx) {
@@ -83,7 +83,7 @@ static void modules_that_recompute_may_be_nested(void **state) {
     ok(compare(&(pairing){block, 3, (const char *const[]){"", "attention", "attention.query", "up", NULL}}));
 }
 
-/* ---- what is kept ---- */
+/* ---- kept memory ---- */
 
 static rsh_status bytes_kept(bool again, uint64_t *kept) {
     rsh_module *m = NULL;
@@ -108,7 +108,7 @@ static void nothing_but_inputs_and_outputs_is_kept(void **state) {
     assert_in_range(again, output, output + slack);
 }
 
-/* ---- a module that counts, and fails on demand ---- */
+/* ---- a module that counts its calls, and fails on demand ---- */
 
 typedef struct counting {
     int runs, fail_in_run, extra_in_run;
@@ -243,7 +243,7 @@ static void a_forward_that_fails_leaves_no_hooks(void **state) {
     rsh_module_free(m);
 }
 
-/* ---- inputs go through the pair around ---- */
+/* ---- inputs are saved through the enclosing pair of hooks ---- */
 
 typedef struct watch {
     int packed, unpacked;
@@ -280,9 +280,9 @@ static void a_pair_around_sees_the_inputs_alone(void **state) {
     end_scene(&s);
 }
 
-/* ---- sharded layers inside ---- */
+/* ---- sharded layers in the module ---- */
 
-/* Linear cut along its outputs, this rank's columns of it, ReLU. */
+/* Makes a Linear cut along its outputs, the selection of this rank's columns, and ReLU. */
 static rsh_status sharded_pair(bool again, rsh_module **out) {
     rsh_module *part[2];
     rsh_spec *spec = NULL;
@@ -325,7 +325,7 @@ static void sharded_layers_are_run_again_on_all_ranks(void **state) {
     for (int n = 1; n <= 4; n++) run_groups(n, sharded_trial, NULL);
 }
 
-/* The last rank alone fails in its second run, after the layers that move elements. */
+/* Only the last rank fails in its second run, after the layers that move elements. */
 static rsh_status failing_trial(void *ctx) {
     (void)ctx;
     bool last = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1;

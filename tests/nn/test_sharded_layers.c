@@ -1,14 +1,14 @@
-/* Sharded layers: Linear, Embedding and EmbeddingBag over ranks against the same layer on one rank.
+/* Sharded layers: Linear, Embedding and EmbeddingBag over ranks, compared with the same layer on one rank.
  *
- * Every rank brings rows of its own.  The layer on one rank gets all rows; its loss is the sum of all outputs, each
- * times a number of its own, so that gradients tell positions apart. */
+ * Every rank has its own rows.  The layer on one rank gets all rows.  Its loss is the sum of all outputs, each
+ * multiplied by a different number, so that gradients differ between positions. */
 #include "models.h"
 
 typedef struct trial {
-    int64_t in, out, rows; /* rows of rank r: rows + r % 2 if `uneven` */
+    int64_t in, out, rows; /* number of rows; if `uneven`, rank r has rows + r % 2 */
     int dim;
     bool bias, uneven;
-    int order; /* of the owners: 0 ascending, 1 descending, 2 rotated */
+    int order; /* order of the owners: 0 ascending, 1 descending, 2 rotated */
     rsh_dtype dtype;
 } trial;
 
@@ -26,7 +26,7 @@ static int64_t rows_of(const trial *t, int rank) { return t->rows + (t->uneven ?
 
 static double tolerance(const trial *t) { return t->dtype == RSH_F64 ? 1e-12 : 2e-5; }
 
-/* This rank's rows of what all ranks bring together; rows of rank r come after those of r - 1. */
+/* Returns this rank's rows of the rows of all ranks; the rows of rank r follow those of rank r - 1. */
 static rsh_status my_rows(const trial *t, const rsh_value *all, bool grad, rsh_value **out) {
     int64_t first = 0, offsets[RSH_MAX_NDIM] = {0}, sizes[RSH_MAX_NDIM];
     for (int r = 0; r < rsh_group_rank(NULL); r++) first += rows_of(t, r);
@@ -47,7 +47,7 @@ static int64_t all_rows(const trial *t) {
     return n;
 }
 
-/* sum(y * c) */
+/* Computes sum(y * c). */
 static rsh_status loss_of(rsh_value *y, rsh_value *c, rsh_value **out) {
     rsh_value *product = NULL;
     TRY(rsh_nn_mul(y, c, &product));
@@ -84,7 +84,7 @@ static rsh_status two_linears(const trial *t, rsh_module **cut, rsh_module **who
     return RSH_OK;
 }
 
-/* The sharded result as the rows that this rank brought. */
+/* Converts the sharded result to this rank's own rows. */
 static rsh_status home(const trial *t, rsh_value *y, rsh_value **out) {
     rsh_layout_desc desc = {
         .dtype = t->dtype, .ndim = rsh_value_ndim(y), .naxes = 1, .axis = {{"x", rsh_group_size(NULL)}}};
@@ -154,7 +154,7 @@ static void test_sharded_linear_rowwise(void **state) {
     linear_trials(1);
 }
 
-/* An input that is cut along its last dim already goes into a row-wise Linear without a copy of rows. */
+/* A row-wise Linear takes an input that is already cut along its last dim without copying rows. */
 static rsh_status chained(void *ctx) {
     (void)ctx;
     rsh_spec *by_rows = NULL, *by_columns = NULL;
@@ -166,7 +166,7 @@ static rsh_status chained(void *ctx) {
     TRY(rsh_linear_new(10, 4, true, RSH_F64, &down));
     TRY(rsh_shard_parameter(up, "weight", by_rows, 0, NULL));
     TRY(rsh_shard_parameter(down, "weight", by_columns, 0, NULL));
-    TRY(make_value(RSH_F64, 1, (const int64_t[]){6}, 3, false, &x)); /* a vector is one row */
+    TRY(make_value(RSH_F64, 1, (const int64_t[]){6}, 3, false, &x)); /* a vector counts as one row */
     TRY(rsh_module_forward(up, x, &h));
     CHECK(rsh_value_ndim(h) == 2 && rsh_value_shape(h)[0] == rsh_group_size(NULL) && rsh_value_shape(h)[1] == 10);
     TRY(rsh_module_forward(down, h, &y));
@@ -194,16 +194,16 @@ static rsh_status linear_errors(void *ctx) {
     TRY(make_value(RSH_F64, 2, (const int64_t[]){3, 5}, 1, false, &narrow));
     TRY(make_value(RSH_F32, 2, (const int64_t[]){3, 6}, 1, false, &single));
     CHECK_STATUS(RSH_EVALUE,
-                 rsh_module_forward(m, odd ? narrow : x, &y)); /* one rank's mistake is every rank's error */
+                 rsh_module_forward(m, odd ? narrow : x, &y)); /* a mistake of one rank is an error on every rank */
     CHECK(strstr(rsh_error_detail(), "[3, 5]"));
     CHECK_STATUS(RSH_ETYPE, rsh_module_forward(m, odd ? x : single, &y));
     TRY(rsh_module_forward(m, x, &y));
     rsh_value_free(y);
     y = NULL;
     TRY(rsh_shard_parameter(m, "bias", spec, 0, NULL));
-    CHECK_STATUS(RSH_ETYPE, rsh_module_forward(m, x, &y)); /* a sharded bias */
+    CHECK_STATUS(RSH_ETYPE, rsh_module_forward(m, x, &y)); /* a sharded bias is an error */
     rsh_module_free(m);
-    TRY(rsh_linear_new(6, 4, false, RSH_F64, &m)); /* two shards on a rank */
+    TRY(rsh_linear_new(6, 4, false, RSH_F64, &m)); /* two shards on one rank */
     TRY(rsh_spec_chunk_ranks(0, 4, (const int[]){0, 1, 0, 1}, &boxes));
     TRY(rsh_shard_parameter(m, "weight", boxes, 0, NULL));
     CHECK_STATUS(RSH_EVALUE, rsh_module_forward(m, x, &y));
@@ -221,12 +221,12 @@ static void test_sharded_linear_errors(void **state) {
 /* ---- Embedding ---- */
 
 typedef struct bag_trial {
-    trial t; /* in: rows of the table, out: columns */
+    trial t; /* in: rows of the table; out: columns */
     rsh_bag_mode mode;
     bool bag, padded, weighted, norm, last;
 } bag_trial;
 
-/* n indices of rank r, the same wherever they are asked for. */
+/* Draws n indices for rank r, the same in every call. */
 static void draw_indices(const bag_trial *b, int rank, int64_t n, int64_t *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (i * 7 + rank * 5 + i * i * 3) % b->t.in;
 }
@@ -241,7 +241,7 @@ static rsh_status make_layer(const bag_trial *b, rsh_module **out) {
     return rsh_embedding_new(b->t.in, b->t.out, &rows, b->t.dtype, out);
 }
 
-/* Offsets of bags of 0, PER_BAG, 2 * PER_BAG, ... indices, `nbags` of them; the number of indices. */
+/* Draws offsets of `nbags` bags with 0, PER_BAG, 2 * PER_BAG, ... indices; returns the number of indices. */
 static int64_t draw_offsets(int64_t nbags, int64_t shift, int64_t *out) {
     int64_t n = 0;
     for (int64_t i = 0; i < nbags; i++) {
@@ -253,14 +253,14 @@ static int64_t draw_offsets(int64_t nbags, int64_t shift, int64_t *out) {
 }
 
 typedef struct question {
-    rsh_value *in[3]; /* indices, offsets, weights */
+    rsh_value *in[3]; /* inputs: indices, offsets, weights */
 } question;
 
 static void question_free(question *q) {
     for (int i = 0; i < 3; i++) rsh_value_free(q->in[i]);
 }
 
-/* What ranks `from` to `to` ask for, as one. */
+/* Makes the inputs of ranks `from` to `to` as one question. */
 static rsh_status ask(const bag_trial *b, int from, int to, bool grad, question *q) {
     int64_t index[400], offsets[100], n = 0, bags = 0;
     *q = (question){{0}};
@@ -275,7 +275,7 @@ static rsh_status ask(const bag_trial *b, int from, int to, bool grad, question 
     if (!b->weighted) return RSH_OK;
     rsh_tensor *t = NULL;
     TRY(rsh_tensor_empty(b->t.dtype, 1, &n, &t));
-    for (int64_t i = 0; i < n; i++) { /* by rank, so that parts agree with the whole */
+    for (int64_t i = 0; i < n; i++) { /* weights depend on the rank, so that the parts agree with the whole */
         double x = (double)((index[i] * 13 + 7) % 10) / 4 - 1;
         if (b->t.dtype == RSH_F32) ((float *)rsh_tensor_data(t))[i] = (float)x;
         else ((double *)rsh_tensor_data(t))[i] = x;
@@ -309,7 +309,7 @@ static rsh_status bags_trial(void *ctx) {
     TRY(loss_of(y, c, &loss));
     TRY(rsh_backward(loss, NULL, 0));
     TRY(check_parameter(&b->t, cut, whole, "weight"));
-    if (b->weighted) { /* this rank's weights come after those of the ranks before it */
+    if (b->weighted) { /* this rank's weights follow those of the ranks before it */
         question before;
         TRY(ask(b, 0, me, false, &before));
         int64_t skip = me ? rsh_tensor_count(rsh_value_tensor(before.in[0])) : 0;

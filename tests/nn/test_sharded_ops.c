@@ -1,7 +1,7 @@
-/* Sharded ops: ops on sharded tensors against the same ops on whole tensors, forward and backward.
+/* Sharded ops: ops on sharded tensors compared with the same ops on whole tensors, forward and backward.
  *
- * Sharded tensors are chunks along a dim, with owners in any order, as PyTorch's are.  Every rank has the whole tensors
- * too; a plain input is the same on all ranks, and each rank gets the gradient of its own part of the result. */
+ * Sharded tensors are chunks along a dim, with owners in any order, like PyTorch's.  Every rank also has the whole
+ * tensors.  A plain input is equal on all ranks, and each rank gets the gradient of its own part of the result. */
 #include "models.h"
 
 #include "nn/numbers.h"
@@ -19,18 +19,18 @@ struct trial {
     trial_fn *run;
     int nin;
     struct {
-        char kind; /* 0: numbers; 'm': a mask; 'n': numbers with NaN and infinities among them */
+        char kind; /* 0: numbers; 'm': a mask; 'n': numbers including NaN and infinities */
         int ndim;
         int64_t shape[4];
         int cut;
     } in[MOST];
     int out;
-    int a, b; /* what else the op is told */
+    int a, b; /* further arguments of the op */
 };
 
 /* ---- values ---- */
 
-/* Owners: in order, rotated, or backwards. */
+/* Makes the layout of chunks with owners in order, rotated, or reversed. */
 static rsh_status chunks_of(const rsh_value *whole, int dim, int order, rsh_layout **out) {
     int64_t n = rsh_group_size(NULL), ranks[8];
     rsh_layout_desc l = {.dtype = rsh_value_dtype(whole), .ndim = rsh_value_ndim(whole), .naxes = 1, .ranks = ranks};
@@ -41,7 +41,7 @@ static rsh_status chunks_of(const rsh_value *whole, int dim, int order, rsh_layo
     return rsh_layout_new(&l, out);
 }
 
-/* The elements of `whole` in layout l, which is freed. */
+/* Distributes `whole` in layout l, which is freed. */
 static rsh_status scatter_value(const rsh_value *whole, rsh_layout *l, rsh_value **out) {
     rsh_sharded *s = NULL;
     rsh_memory memory = {rsh_tensor_data(rsh_value_tensor(whole)), NULL};
@@ -77,7 +77,7 @@ static rsh_status sum_over_ranks(const rsh_tensor *t, rsh_tensor **out) {
     return RSH_OK;
 }
 
-/* Gradients of plain and of replicated inputs are shares: together they are the gradient of the whole. */
+/* Gradients of plain and of replicated inputs are contributions: their sum is the gradient of the whole. */
 static rsh_status same_gradient(const trial *t, int i, const rsh_value *cut, const rsh_value *whole, double tolerance) {
     rsh_tensor *got = NULL;
     CHECK(rsh_value_grad(cut) && rsh_value_grad(whole));
@@ -118,7 +118,8 @@ static rsh_status compare(const trial *t, int order, rsh_dtype dtype) {
     return RSH_OK;
 }
 
-/* ctx: a list of trials that ends with a name of NULL.  Jobs are slow: one order of owners. */
+/* Compares all trials of ctx, a list that ends with a name of NULL.  MPI jobs are slow, so they use one order of
+ * owners. */
 static rsh_status compare_all(void *ctx) {
     int first = engine_is_job() ? 2 : 0;
     for (const trial *t = ctx; t->name; t++)
@@ -138,7 +139,7 @@ static void compare_on_ranks(const trial *list) {
     for (int n = 1; n <= 4; n++) run_groups(n, compare_all, (void *)list);
 }
 
-/* ---- pointwise: PyTorch's names ---- */
+/* ---- pointwise ops, under PyTorch's names ---- */
 
 #define RUN(name_, call)                                                                                               \
     static rsh_status name_(const trial *t, rsh_value *const *in, rsh_value **out) {                                   \
@@ -192,7 +193,7 @@ static void other_pointwise_ops_work_part_by_part(void **state) {
         {"nan_to_num", run_nan, 1, {{'n', 2, {9, 4}, 0}}, 0, 0, 0}, END});
 }
 
-/* Of two sharded tensors, of one and a replicated one, of one and a number. */
+/* Combines two sharded tensors, one and a replicated one, or one and a number. */
 static void arithmetic_takes_sharded_replicated_and_numbers(void **state) {
     (void)state;
     compare_on_ranks((const trial[]){
@@ -232,7 +233,7 @@ RUN(run_view, t->a == 1   ? rsh_nn_reshape(in[0], SIZES(4, 3, 2, 5), out)
               : t->a == 2 ? rsh_nn_reshape(in[0], SIZES(8, -1), out)
                           : rsh_nn_reshape(in[0], SIZES(3, 4, 12), out))
 
-/* Piece t->a of t->b along dim 1. */
+/* Returns piece t->a of t->b along dim 1. */
 static rsh_status run_chunk(const trial *t, rsh_value *const *in, rsh_value **out) {
     rsh_value *piece[4] = {0};
     int n = 0;
@@ -266,7 +267,7 @@ static void batches_multiply_where_they_are(void **state) {
                                      END});
 }
 
-/* On 2 and 4 ranks: the dim that is cut must be divided evenly before and after. */
+/* On 2 and 4 ranks: the cut dim must be evenly divisible before and after. */
 static void views_keep_the_chunks(void **state) {
     (void)state;
     static const trial list[] = {{"view", run_view, 1, {{0, 2, {12, 10}, 0}}, 0, 1, 0},
@@ -310,7 +311,7 @@ static rsh_status comparisons(void *ctx) {
     rsh_value *a = some_value(RSH_F64, 1, false, SIZES(7, 3)), *b = some_value(RSH_F64, 1, false, SIZES(7, 3));
     rsh_value *cut[5] = {0};
     bool same = false;
-    ((double *)rsh_tensor_data(rsh_value_tensor(b)))[20] += 1e-7; /* on one rank only */
+    ((double *)rsh_tensor_data(rsh_value_tensor(b)))[20] += 1e-7; /* a difference on one rank only */
     TRY(cut_value(a, 0, 0, &cut[0]));
     TRY(cut_value(a, 0, 0, &cut[1]));
     TRY(cut_value(b, 0, 0, &cut[2]));
@@ -324,10 +325,11 @@ static rsh_status comparisons(void *ctx) {
     TRY(rsh_nn_allclose(cut[0], cut[2], 0, 1e-9, false, &same));
     CHECK(!same);
     TRY(rsh_nn_equal(cut[0], cut[3], &same));
-    CHECK(!same || rsh_group_size(NULL) == 1); /* cut otherwise */
+    CHECK(!same || rsh_group_size(NULL) == 1); /* cut differently */
     CHECK_STATUS(RSH_ETYPE, rsh_nn_equal(cut[0], a, &same));
     bool odd = rsh_group_rank(NULL) == rsh_group_size(NULL) - 1;
-    CHECK_STATUS(RSH_EVALUE, rsh_nn_allclose(cut[0], cut[1], odd ? -1 : 0, 0, false, &same)); /* on all ranks */
+    /* an error on all ranks */
+    CHECK_STATUS(RSH_EVALUE, rsh_nn_allclose(cut[0], cut[1], odd ? -1 : 0, 0, false, &same));
     rsh_value_free(a), rsh_value_free(b);
     for (int i = 0; i < 4; i++) rsh_value_free(cut[i]);
     return RSH_OK;
@@ -337,7 +339,7 @@ static void comparisons_give_all_ranks_one_answer(void **state) {
     for (int n = 1; n <= 4; n++) run_groups(n, comparisons, NULL);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 #define REFUSED(status, call, words)                     \
     do {                                                 \
@@ -376,8 +378,8 @@ static void what_does_not_follow_from_a_rule_is_refused_by_name(void **state) {
     run_groups(2, refusals, NULL);
 }
 
-/* 8 = 2 x 2 x 2 becomes 4 x 2 chunk by chunk.  6 is cut into 2, 1, 2, 1, and 3 into 1, 1, 1, 0, so 6 does not become
- * 3 x 2. */
+/* 8 = 2 x 2 x 2 becomes 4 x 2 chunk by chunk. 6 is cut into 2, 1, 2, 1 and 3 into 1, 1, 1, 0, so 6 cannot become 3 x
+ * 2. */
 static rsh_status view_of_nested_chunks(void *ctx) {
     (void)ctx;
     for (int64_t n = 6; n <= 8; n += 2) {

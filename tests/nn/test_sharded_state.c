@@ -1,4 +1,4 @@
-/* Sharded state: parameters by name, optimizers and state dicts of modules whose parameters are cut. */
+/* Sharded state: parameters by name, optimizers and state dicts of modules with cut parameters. */
 #include "two_layers.h"
 
 static rsh_status cut(rsh_module *m, const char *path, int dim) {
@@ -15,7 +15,7 @@ static rsh_status cut(rsh_module *m, const char *path, int dim) {
 static const int64_t sizes[] = {5, 8, 3};
 static const char *const paths[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
 
-/* A pair of layers with its own numbers; fc1 is cut along `first` and fc2 along `second`, -1: not at all. */
+/* Makes a pair of layers with given numbers; fc1 is cut along `first` and fc2 along `second`; -1: not cut. */
 static rsh_status make_cut(uint64_t numbers, int first, int second, rsh_module **out) {
     TRY(make_mlp(sizes, RSH_F64, out));
     rsh_random_seed(numbers);
@@ -75,7 +75,7 @@ static void test_named_params_with_sharded_tensor(void **state) {
 
 /* ---- the optimizer ---- */
 
-/* The local shard of a model's output of all rows, for a model that gives those of all ranks. */
+/* Computes the loss of a model whose output is this rank's shard of the rows of all ranks. */
 static rsh_status own_loss(rsh_module *m, rsh_value *x, rsh_value **loss) {
     rsh_value *y = NULL;
     TRY(rsh_module_forward(m, x, &y));
@@ -124,7 +124,7 @@ static void test_sharded_optim(void **state) {
 
 /* ---- state dicts ---- */
 
-/* State of a module that is cut one way loads into one that is cut another way, or not. */
+/* The state of a module can be loaded into a module that is cut differently, or not cut. */
 static rsh_status loaded(void *ctx) {
     (void)ctx;
     static const int cuts[][2] = {{-1, -1}, {0, 1}, {1, 0}, {0, 0}};
@@ -137,7 +137,7 @@ static rsh_status loaded(void *ctx) {
         TRY(rsh_module_state_dict(from, &d));
         CHECK(rsh_state_dict_count(d) == 4);
         CHECK(!rsh_value_sharded(rsh_state_dict_find(d, "fc2.weight")) == (a[1] < 0));
-        if (a[0] >= 0 && b[0] < 0) { /* a whole parameter has no comm to move the elements on */
+        if (a[0] >= 0 && b[0] < 0) { /* a whole parameter has no comm on which its elements could be moved */
             CHECK_STATUS(RSH_ERUNTIME, rsh_module_load_state_dict(to, d, 0));
         } else {
             TRY(rsh_module_load_state_dict(to, d, 0));
@@ -153,7 +153,7 @@ static void state_dicts_hold_sharded_tensors_and_load_into_any_cut(void **state)
     for (int n = 1; n <= 4; n++) run_groups(n, loaded, NULL);
 }
 
-/* PyTorch's state_dict_hook and pre_load_state_dict_hook: a tensor that is no parameter goes out and comes in. */
+/* PyTorch's state_dict_hook and pre_load_state_dict_hook: a tensor that is not a parameter is saved and loaded. */
 static rsh_status put_out(void *ctx, rsh_module *m, rsh_state_dict *d, const char *prefix) {
     (void)m;
     char name[64];

@@ -1,7 +1,7 @@
-/* Sharding plan: what a plan may say, planners and sharders; errors leave modules as they were. */
+/* Sharding plan: which plans are valid, planners and sharders; errors leave modules unchanged. */
 #include "two_layers.h"
 
-/* ---- errors: the module is as before ---- */
+/* ---- errors: the module is unchanged ---- */
 
 static rsh_status untouched(rsh_module *m) {
     static const char *const paths[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
@@ -24,10 +24,10 @@ static rsh_status refusing_sharder(void *ctx, rsh_module *m, rsh_module **out) {
 }
 
 typedef struct bad {
-    const char *name; /* of the scenario, for sentences */
+    const char *name; /* name of the scenario, for messages */
     const char *path;
     bool spec, sharder;
-    const char *other; /* a sharder for this path, before */
+    const char *other; /* path of a sharder that is added first */
     const char *output;
     bool output_spec;
     rsh_status expected;
@@ -40,7 +40,7 @@ static rsh_status refuse(rsh_module *m, const bad *b) {
     rsh_sharding_plan *p = NULL;
     TRY(chunks(0, rsh_group_size(NULL), NULL, &spec));
     TRY(rsh_sharding_plan_new(&p));
-    TRY(rsh_sharding_plan_add(p, "fc2.weight", spec, NULL)); /* a good entry before the bad one */
+    TRY(rsh_sharding_plan_add(p, "fc2.weight", spec, NULL)); /* a valid entry before the invalid one */
     if (b->other) TRY(rsh_sharding_plan_add(p, b->other, NULL, &same));
     TRY(rsh_sharding_plan_add(p, b->path, b->spec ? spec : NULL, b->sharder ? &same : NULL));
     if (b->output) TRY(rsh_sharding_plan_reshard_output(p, b->output, b->output_spec ? spec : NULL));
@@ -51,7 +51,7 @@ static rsh_status refuse(rsh_module *m, const bad *b) {
     return untouched(m);
 }
 
-/* ctx: a list that ends with a name of NULL. */
+/* ctx is a list that ends with a name of NULL. */
 static rsh_status refuse_all(void *ctx) {
     rsh_module *m = NULL;
     TRY(make_mlp((const int64_t[]){17, 12, 29}, RSH_F32, &m));
@@ -87,7 +87,7 @@ static void test_custom_sharder_errors(void **state) {
     for (int n = 1; n <= 4; n++) run_groups(n, refuse_all, bads);
 }
 
-/* B-27: one rank's refusal, or another plan there, is every rank's error. */
+/* B-27: an error on one rank, or a different plan there, is an error on every rank. */
 static rsh_status uneven_plans(void *ctx) {
     (void)ctx;
     rsh_sharder refusing = {refusing_sharder, NULL};
@@ -106,7 +106,7 @@ static rsh_status uneven_plans(void *ctx) {
     TRY(rsh_sharding_plan_new(&p));
     TRY(rsh_sharding_plan_add(p, "fc2", NULL, &refusing));
     rsh_status st = rsh_shard_module(m, p, 0, NULL);
-    CHECK(st == RSH_EUNSUP || st == RSH_EVALUE); /* the first refusal in rank order */
+    CHECK(st == RSH_EUNSUP || st == RSH_EVALUE); /* the error of the lowest rank */
     TRY(untouched(m));
     rsh_sharding_plan_free(p);
     rsh_module_free(m);
@@ -159,7 +159,7 @@ static rsh_status planner(void *ctx) { /* L4 */
     TRY(parameter(m, "fc1.bias", &frozen));
     TRY(rsh_value_set_requires_grad(frozen, false));
     TRY(rsh_shard_module_with_planner(m, &p, 0, NULL));
-    TRY(rsh_module_each_parameter(m, false, count_sharded, &n)); /* named_params_with_sharded_tensor: all are there */
+    TRY(rsh_module_each_parameter(m, false, count_sharded, &n)); /* named_params_with_sharded_tensor: all are visited */
     CHECK(n == 4);
     TRY(parameter(m, "fc2.weight", &v));
     int64_t size = rsh_group_size(NULL), each = (29 + size - 1) / size, first = each * rsh_group_rank(NULL);
@@ -216,7 +216,7 @@ static void test_shard_module_sub_process_group(void **state) {
 
 /* ---- sharders ---- */
 
-/* A collection of bags: the mean of what they give. */
+/* A collection of bags returns the mean of their results. */
 enum { BAGS = 4 };
 static rsh_status collection_forward(rsh_module *m, rsh_value *const *in, rsh_value **out) {
     rsh_value *all[BAGS] = {0};
@@ -248,7 +248,7 @@ static rsh_status make_collection(rsh_module **out) {
     return RSH_OK;
 }
 
-/* A new collection with sharded weights: the first half by rows, the rest by columns. */
+/* Makes a new collection with sharded weights: the first half is cut by rows, the rest by columns. */
 static rsh_status shard_collection(void *ctx, rsh_module *m, rsh_module **out) {
     (void)ctx, (void)m;
     TRY(make_collection(out));
@@ -272,7 +272,7 @@ static rsh_status holder_forward(rsh_module *m, rsh_value *const *in, rsh_value 
 }
 static const rsh_module_kind holder = {.name = "Holder", .nin = 1, .nout = 1, .forward = holder_forward};
 
-static rsh_status custom_sharder(void *ctx) { /* L8; B-02: the child is really swapped */
+static rsh_status custom_sharder(void *ctx) { /* L8, B-02: the child is replaced */
     (void)ctx;
     rsh_sharder sharder = {shard_collection, NULL};
     rsh_module *ebc = NULL, *ebc10 = NULL, *m = NULL, *now = NULL;
@@ -283,7 +283,7 @@ static rsh_status custom_sharder(void *ctx) { /* L8; B-02: the child is really s
     TRY(rsh_linear_new(3, 4, false, RSH_F64, &ebc10));
     TRY(rsh_module_new(&holder, NULL, &m));
     TRY(rsh_module_set_child(m, "ebc", ebc));
-    TRY(rsh_module_set_child(m, "ebc10", ebc10)); /* B-03: begins as the sharder's module */
+    TRY(rsh_module_set_child(m, "ebc10", ebc10)); /* B-03: the name begins with that of the sharder's module */
     TRY(make_indices(6, (const int64_t[]){1, 9, 3, 0, 4, 4}, &index));
     TRY(rsh_nn_reshape(index, 2, (const int64_t[]){2, 3}, &two));
     TRY(rsh_module_forward(m, two, &expected));

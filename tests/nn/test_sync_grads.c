@@ -1,18 +1,18 @@
-/* Sync grads: after one call, gradients of random models over ranks are those of the plain model on the whole batch.
+/* Sync grads: after one call, gradients of random models over ranks equal those of the plain model on the whole batch.
  *
  * Models mix Linear cut by rows and by columns, with and without bias, plain Linear, LayerNorm and Embedding.  Every
- * rank brings rows of its own; tensor-parallel models get the same rows on every rank of a mesh. */
+ * rank has its own rows; tensor-parallel models get the same rows on every rank of a mesh. */
 #include "parallel_models.h"
 
 #include "nn/numbers.h"
 
 enum { WIDTH = 6, WORDS = 7, ROWS = 2, MOST_LAYERS = 5 };
 
-/* What a model is made of.  Lower case: plain; r, R: a Linear whose weight is cut along dim 0, and 1; e: Embedding. */
+/* The layers of a model.  Lower case: plain; r, R: a Linear whose weight is cut along dim 0 and 1; e: Embedding. */
 typedef struct recipe {
     char layer[MOST_LAYERS];
     bool bias[MOST_LAYERS];
-    int cut[MOST_LAYERS]; /* -1: plain */
+    int cut[MOST_LAYERS]; /* dim along which each layer is cut; -1: plain */
     int n;
     uint64_t seed;
 } recipe;
@@ -76,7 +76,7 @@ static rsh_status shard(const recipe *r, rsh_module *m, rsh_group *group) {
     return st;
 }
 
-/* Rows first to first + n of the whole batch. */
+/* Creates n rows of the whole batch, from row `first` on. */
 static rsh_status batch(const recipe *r, int64_t first, int64_t n, rsh_value **out) {
     int64_t all = ROWS * rsh_group_size(NULL);
     rsh_value *whole = r->layer[0] == 'e' ? some_indices(WORDS, SIZES(all, 1))
@@ -91,7 +91,7 @@ static rsh_status batch(const recipe *r, int64_t first, int64_t n, rsh_value **o
     return st;
 }
 
-/* Backward of a sum over rows, divided by `by`. */
+/* Runs backward of a sum over rows, divided by `by`. */
 static rsh_status learn(rsh_module *m, rsh_value *x, double by) {
     rsh_value *y = NULL, *loss = NULL, *scaled = NULL;
     TRY(rsh_module_forward(m, x, &y));
@@ -102,7 +102,7 @@ static rsh_status learn(rsh_module *m, rsh_value *x, double by) {
     return RSH_OK;
 }
 
-/* The gradients of a plain model on the whole batch. */
+/* Compares with the gradients of a plain model on the whole batch. */
 static rsh_status compare_with_plain(const recipe *r, rsh_module *m, int64_t rows, bool mean) {
     rsh_module *plain = NULL;
     rsh_value *x = NULL;
@@ -124,7 +124,7 @@ static rsh_status compare_with_plain(const recipe *r, rsh_module *m, int64_t row
     return RSH_OK;
 }
 
-/* ---- each rank has rows of its own ---- */
+/* ---- each rank has its own rows ---- */
 
 static rsh_status own_rows(const recipe *r, bool mean) {
     int n = rsh_group_size(NULL), me = rsh_group_rank(NULL);
@@ -173,7 +173,7 @@ static void one_call_gives_the_gradients_of_the_whole_batch(void **state) {
 
 /* ---- two groups of ranks that share the model ---- */
 
-/* Rank 0 and 1 share one replica, 2 and 3 the other; `over` joins ranks at the same place. */
+/* Ranks 0 and 1 share one replica, ranks 2 and 3 the other; `over` joins ranks in the same position. */
 static rsh_status two_groups(rsh_group **shares, rsh_group **over) {
     int me = rsh_group_rank(NULL);
     rsh_group *g[4];
@@ -224,9 +224,9 @@ static void replicas_are_added_up_at_once_or_group_by_group(void **state) {
     must_run("threads", 4, rsh_run(4, with_default_group, &b));
 }
 
-/* ---- tensor parallelism beside data parallelism ---- */
+/* ---- tensor parallelism combined with data parallelism ---- */
 
-/* Cut layers become column-wise, with outputs that are whole again. */
+/* Cut layers become column-wise, and their outputs are made whole again. */
 static rsh_status parallelize(const recipe *r, rsh_module *m, rsh_mesh *mesh) {
     for (int i = 0; i < r->n; i++) {
         char path[16];
@@ -239,7 +239,7 @@ static rsh_status parallelize(const recipe *r, rsh_module *m, rsh_mesh *mesh) {
     return RSH_OK;
 }
 
-/* `how` 0: over the whole world; 1: over both kinds of groups; 2: over one mesh alone. */
+/* `how` 0: over the whole world; 1: over both kinds of groups; 2: over one mesh only. */
 static rsh_status tensor_parallel(const recipe *r, bool mean, int how) {
     rsh_mesh *mesh = NULL, *tp = NULL;
     rsh_module *m = NULL;
@@ -282,7 +282,7 @@ static void one_loss_of_a_mesh_counts_once(void **state) {
     must_run("threads", 4, rsh_run(4, with_default_group, &b));
 }
 
-/* ---- what is known, and what is not ---- */
+/* ---- kinds of gradients that are known or unknown ---- */
 
 static rsh_status kinds(void *ctx) {
     (void)ctx;

@@ -1,5 +1,5 @@
-/* Tensor parallel: layers over ranks give the outputs, gradients and steps of plain ones.  Tests have the names of
- * PyTorch's. */
+/* Tensor parallel: layers over ranks have the same outputs, gradients and steps as plain ones.  Tests have the names of
+ * PyTorch's tests. */
 #include "parallel_twins.h"
 
 /* ---- single layers ---- */
@@ -30,7 +30,7 @@ static void test_colwise_parallel_style(void **state) {
     run_ranks(colwise_trial, NULL);
 }
 
-/* Rows that every rank has of its own: the input is cut along dim 0, and so are the rows of a plain value. */
+/* Returns this rank's part of x, cut along a dim, as a plain value. */
 static rsh_status part_of(rsh_value *x, int dim, rsh_mesh *mesh, rsh_value **out) {
     rsh_value *d = NULL;
     rsh_place place = rsh_place_shard(dim);
@@ -40,7 +40,7 @@ static rsh_status part_of(rsh_value *x, int dim, rsh_mesh *mesh, rsh_value **out
     return RSH_OK;
 }
 
-/* The row-wise layer gets its columns of a plain input: 16 columns, which 3 ranks do not divide. */
+/* A row-wise layer gets its columns of a plain input with 16 columns, which are not divisible by 3 ranks. */
 static rsh_status rowwise_trial(void *ctx) {
     (void)ctx;
     rsh_value *x = NULL, *mine = NULL, *y = NULL, *py = NULL;
@@ -63,7 +63,7 @@ static rsh_status rowwise_trial(void *ctx) {
     TRY(backward_of(py));
     TRY(close_models(m, plain, TOLERANCE));
     rsh_value_free(y), rsh_value_free(py);
-    plan.style.input = rsh_place_replicate(); /* the plain input is whole */
+    plan.style.input = rsh_place_replicate(); /* the plain input is replicated */
     plan.style.default_input = false;
     TRY(compare(rowwise_layer, 1, &plan, x, 2));
     plan.style.output = rsh_place_shard(0);
@@ -117,7 +117,7 @@ static rsh_status layer_norm(rsh_module **m) { return rsh_layer_norm_new(1, (int
 static rsh_status rms_norm(rsh_module **m) { return rsh_rms_norm_new(5, 1e-6, RSH_F64, m); }
 static rsh_status dropout(rsh_module **m) { return rsh_dropout_new(0.5, m); }
 
-/* A norm with an input that is a DTensor, and one that is this rank's rows. */
+/* Tests a norm with a DTensor as input, and with this rank's rows. */
 static rsh_status sequence_of(make_fn make, rsh_mesh *mesh, rsh_value *x, bool parameters) {
     rsh_module *m = NULL, *plain = NULL;
     rsh_value *mine = NULL, *y = NULL, *py = NULL, *whole = NULL;
@@ -167,9 +167,10 @@ static void test_sequence_parallel_style(void **state) {
 
 /* ---- preparing inputs and outputs ---- */
 
-/* (a, b, scale) to a + b * scale and a * b; the last may be left out.  It records what it was given. */
+/* A module that computes a + b * scale and a * b from (a, b, scale), of which the last may be missing.  It records its
+ * inputs. */
 typedef struct seen {
-    rsh_place place[3]; /* of DTensors */
+    rsh_place place[3]; /* placements of inputs that are DTensors */
     bool dtensor[3], part[3];
     int64_t rows[3];
 } seen;
@@ -196,7 +197,7 @@ static bool is_shard(const seen *s, int i, int dim) {
     return s->dtensor[i] && s->place[i].kind == RSH_PLACE_SHARD && s->place[i].dim == dim;
 }
 
-/* x and this rank's rows of it, what the plain module makes of x, x and x, and a module for a plan. */
+/* x, this rank's rows of x, the result of the plain module for (x, x, x), and a module for a plan. */
 typedef struct inputs {
     seen s, *at;
     rsh_mesh *mesh;
@@ -230,7 +231,7 @@ static rsh_status inputs_end(inputs *p) {
     return RSH_OK;
 }
 
-/* One cut input is made whole, and one is left; one that is listed may not be missing, on one rank either. */
+/* One cut input is made whole and one is left unchanged; a listed input must not be missing, not even on one rank. */
 static rsh_status input_trial(void *ctx) {
     const rsh_prepare one[] = {{.is = rsh_place_shard(0), .becomes = rsh_place_replicate()}, {.leave = true}};
     inputs p;
@@ -250,7 +251,7 @@ static void test_prepare_module_input(void **state) {
     run_ranks(input_trial, NULL);
 }
 
-/* Two inputs, from parts and from the whole, become DTensors of other placements. */
+/* Two inputs, one from parts and one from the whole, become DTensors with other placements. */
 static rsh_status multiple_trial(void *ctx) {
     const rsh_prepare two[] = {{.is = rsh_place_shard(0), .becomes = rsh_place_shard(1)},
                                {.is = rsh_place_replicate(), .becomes = rsh_place_shard(1)}};
@@ -266,7 +267,7 @@ static void test_prepare_module_input_multiple_inputs(void **state) {
     run_ranks(multiple_trial, NULL);
 }
 
-/* One by position and two by name. */
+/* One input is listed by position and two by name. */
 static rsh_status kwargs_trial(void *ctx) {
     const rsh_place cut = rsh_place_shard(0);
     const rsh_prepare named[] = {{.is = rsh_place_replicate(), .becomes = cut},
@@ -296,7 +297,7 @@ static rsh_status outputs_trial(void *ctx) {
     TRY(part_of(x, 0, mesh, &rows));
     TRY(rsh_module_new(&two_kind, &at, &same));
     TRY(rsh_module_call(same, 2, (rsh_value *[]){x, x}, plain));
-    for (int both = 0; both < 2; both++) { /* PrepareModuleOutput, and PrepareModuleInputOutput */
+    for (int both = 0; both < 2; both++) { /* tests PrepareModuleOutput, then PrepareModuleInputOutput */
         rsh_prepare in[] = {{.is = whole, .becomes = cut}, {.is = cut, .becomes = cut}};
         rsh_prepare outs[] = {{.is = cut, .becomes = whole}, {.leave = true}};
         rsh_value *args[] = {both ? x : rows, rows};

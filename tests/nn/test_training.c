@@ -1,9 +1,9 @@
-/* Training: a thousand steps of a small model ask for no new memory after the second. */
+/* Training: a thousand steps of a small model allocate no new memory after the second. */
 #include "models.h"
 
 enum { WIDTH = 16, ROWS = 4 };
 
-/* A model with everything in it that a step may allocate for: sharded and whole layers, attention, dropout. */
+/* Makes a model with everything for which a step may allocate memory: sharded and whole layers, attention, dropout. */
 static rsh_status make_model(rsh_module **out) {
     rsh_module *layer[3] = {0};
     rsh_random_seed(9);
@@ -42,7 +42,7 @@ static rsh_status step(rsh_module *m, rsh_optimizer *o, rsh_value *x) {
     return st ? st : rsh_optimizer_step(o);
 }
 
-/* Under AddressSanitizer the library never uses freed memory again. */
+/* Under AddressSanitizer the library does not reuse freed memory. */
 #ifdef __has_feature
 #define REUSES_MEMORY !__has_feature(address_sanitizer)
 #elif defined(__SANITIZE_ADDRESS__)
@@ -70,7 +70,7 @@ static rsh_status thousand(void *ctx) {
     after = rsh_alloc_get_stats();
     CHECK(after.live == before.live);
     CHECK(after.data_bytes == before.data_bytes);
-    if (REUSES_MEMORY) CHECK(after.new_blocks == before.new_blocks); /* a step finds the blocks of the one before */
+    if (REUSES_MEMORY) CHECK(after.new_blocks == before.new_blocks); /* a step reuses the blocks of the previous one */
     rsh_value_free(x);
     rsh_optimizer_free(o);
     rsh_module_free(m);

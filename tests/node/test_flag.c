@@ -1,13 +1,13 @@
-/* Flags and handles: what execs are built on. */
+/* Flags and handles, which execs are built on. */
 #include "comm/ranks.h"
 
 #include <unistd.h>
 
-/* Each rank owns a flag and a number; in step k it writes the number, posts, waits for the others and reads theirs,
- * twice a step so that nobody writes while others read. */
+/* Each rank owns a flag and a number.  In step k it writes the number, posts, waits for the others and reads their
+ * numbers.  It does so twice per step, so that no rank writes while others read. */
 typedef struct corner {
     rshi_flag written, read;
-    int64_t number; /* plain: the flags order it */
+    int64_t number; /* a plain variable, because the flags order the accesses */
 } corner;
 
 static rsh_status meet_through_flags(rsh_comm *c, corner *mine, corner *const *corners, int steps) {
@@ -44,10 +44,10 @@ static void flags_order_plain_memory_between_ranks(void **state) {
     run_all_counts(steps, NULL);
 }
 
-/* The waiter is asleep when the post comes: the post wakes it.  Naps are longer than this test has time, so that a lost
- * wake-up is a hang. */
+/* The waiter sleeps when the post happens, and the post wakes it.  Sleeps are longer than the test's time limit, so
+ * that a lost wake-up hangs. */
 static rsh_status sleeps(void *ctx, rsh_comm *c) {
-    rshi_flag *flags = ctx; /* one per rank */
+    rshi_flag *flags = ctx; /* [ranks] */
     enum { TIMES = 20 };
     c->here->world->patience.nap = c->patience.nap = 1000;
     for (uint64_t k = 1; k <= TIMES; k++) {
@@ -87,7 +87,7 @@ static void flags_count_beyond_32_bits(void **state) {
     run_ranks(3, passes_2_to_the_32, &flag);
 }
 
-/* Values of a flag that is used again go on from where they were. */
+/* Values of a flag that is reused continue from the old ones. */
 static rsh_status takes_and_gives(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { MANY = 100 };
@@ -110,7 +110,7 @@ static void flags_are_used_again(void **state) {
     run_ranks(4, takes_and_gives, NULL);
 }
 
-/* A peer may look at a flag of a rank that has given it back and left. */
+/* A peer may read a flag after its owner has freed it and left. */
 static rsh_status looks_late(void *ctx, rsh_comm *c) {
     (void)ctx;
     rshi_handle handle, handles[2];

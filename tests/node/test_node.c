@@ -1,4 +1,4 @@
-/* Node: what it promises on every mapping. */
+/* Node: its contract, on every mapping. */
 #include "comm/ranks.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static void run_on_all(int n, rsh_rank_fn fn) {
     }
 }
 
-enum { LARGE = 10000 }; /* bytes: three meetings */
+enum { LARGE = 10000 }; /* bytes; takes three rounds */
 
 static unsigned char value_at(int rank, int i) { return (unsigned char)(rank * 37 + i); }
 
@@ -65,7 +65,7 @@ static rsh_status reaches_memory(void *ctx, rsh_comm *c) {
     const int *theirs = rshi_node_reach(c->here, from, all[from]);
     CHECK(theirs && *theirs == 100 + from);
     CHECK(rshi_node_reach(c->here, c->rank, all[c->rank]) == number);
-    RSH_TRY(rshi_node_allgather(c->here, &mine, all, sizeof mine)); /* all have read */
+    RSH_TRY(rshi_node_allgather(c->here, &mine, all, sizeof mine)); /* all have read the number */
     w->map->free(w, number, sizeof *number);
     return RSH_OK;
 }
@@ -74,7 +74,8 @@ static void a_handle_is_an_address_for_every_peer(void **state) {
     run_on_all(4, reaches_memory);
 }
 
-/* Messages to itself, of no bytes, and two to one peer: all in one round where nothing needs staging. */
+/* Exchanges messages to the rank itself, empty messages, and two messages to one peer.  If nothing needs staging, that
+ * takes one round. */
 static rsh_status exchanges_odd_lists(void *ctx, rsh_comm *c) {
     (void)ctx;
     int me = c->rank, to = (me + 1) % c->size, from = (me + c->size - 1) % c->size;
@@ -110,7 +111,7 @@ static void a_rank_that_could_not_prepare_fails_the_split_for_all(void **state) 
     run_on_all(4, splits_without_memory);
 }
 
-/* Flags last as long as the world, so nodes that come and go must use them again. */
+/* Flags exist as long as the world, so nodes that are made and freed repeatedly must reuse them. */
 static rsh_status splits_and_takes_flags(void *ctx, rsh_comm *c) {
     (void)ctx;
     for (int k = 0; k < 100; k++) {
@@ -138,7 +139,7 @@ static void *take_and_give(void *node) {
         for (int i = 0; i < 3; i++) {
             flags[i] = rshi_world_flag_take(n->world);
             if (!flags[i]) return NULL;
-            if (atomic_fetch_add(&flags[i]->value, 1) % 2) return NULL; /* somebody else has it */
+            if (atomic_fetch_add(&flags[i]->value, 1) % 2) return NULL; /* another node has this flag */
         }
         for (int i = 0; i < 3; i++) {
             atomic_fetch_add(&flags[i]->value, 1);

@@ -1,4 +1,4 @@
-/* Rendezvous: when processes do not come together, all of them are told why, by the rank that knows. */
+/* Rendezvous: if processes do not find one another, each of them gets an error from the rank that knows the reason. */
 #include "comm/asleep.h"
 #include "comm/ranks.h"
 #include "comm/sanitized.h"
@@ -23,15 +23,16 @@
 #define DOUBLINGS 7    /* of TIMEOUT, for a busy machine: up to half a minute */
 #define TIMEOUT 0.5    /* seconds, of the first attempt */
 
-/* How a process fared, in memory that it shares with the test. */
+/* Result of a process, in memory that it shares with the test. */
 typedef struct outcome {
     rsh_status status;
     char detail[400];
     atomic_bool is_told;
-    _Atomic pid_t pid; /* from when it is about to come */
+    _Atomic pid_t pid; /* set when it is about to join */
 } outcome;
 
-/* When a process comes.  Times are counted by what others do, never in seconds: any of them may be slow. */
+/* When a process joins.  The moment depends on what other processes do, never on seconds, because any process may be
+ * slow. */
 typedef enum moment {
     AT_ONCE,
     WHEN_OTHERS_WAIT,
@@ -40,17 +41,17 @@ typedef enum moment {
     WHEN_HALF_THE_TIMEOUT_IS_OVER,
 } moment;
 
-/* What a process does before it comes. */
+/* What a process does before it joins. */
 typedef struct guise {
     int rank, size;
     moment when;
-    int limit;      /* a resource of setrlimit, or -1 */
-    rlim_t at_most; /* of it */
+    int limit;      /* a resource for setrlimit, or -1 */
+    rlim_t at_most; /* limit of the resource */
 } guise;
 
 typedef struct stranger {
     pid_t pid;
-    atomic_int *word; /* shared with it */
+    atomic_int *word; /* word that it shares with the test */
 } stranger;
 static stranger other; /* that the processes may wait for */
 static double timeout; /* seconds, where a test has set it */
@@ -104,7 +105,7 @@ static outcome *new_outcomes(int n) {
     return p;
 }
 
-/* n processes with these guises; none of them may end by a signal. */
+/* Starts n processes with these guises; none of them may be killed by a signal. */
 static outcome *join_all(int n, const guise *guises) {
     outcome *outcomes = new_outcomes(n);
     pid_t child[MOST_RANKS];
@@ -127,7 +128,7 @@ static void as_usual(guise *guises) {
     for (int i = 0; i < RANKS; i++) guises[i] = (guise){i, RANKS, AT_ONCE, -1, 0};
 }
 
-/* Were all told so?  If not, `why` says who was not. */
+/* Did all processes get this error?  If not, `why` says which did not. */
 static bool are_told(int n, const guise *guises, rsh_status status, const char *words, char why[600]) {
     outcome *o = join_all(n, guises);
     int i = 0;
@@ -144,7 +145,8 @@ static void all_are_told(int n, const guise *guises, rsh_status status, const ch
     if (!are_told(n, guises, status, words, why)) fail_msg("%s", why);
 }
 
-/* Where it depends on the library's own timeout who is told what, a busy machine gets more than one attempt. */
+/* Checks that all get the error.  If that depends on a timeout of the library, several attempts are made, because the
+ * machine may be busy. */
 static void all_are_told_at_last(int n, const guise *guises, rsh_status status, const char *words) {
     char why[600];
     int attempt = 0;
@@ -174,7 +176,7 @@ static outcome *meet_a_suspended(int first) {
         kill(child[0], SIGSTOP);
         usleep((useconds_t)(1.1e6 * timeout));
         kill(child[0], SIGCONT);
-        await_asleep(child[0]); /* it has looked at its watch */
+        await_asleep(child[0]); /* it has read its clock */
     }
     for (int i = 0; i < 2; i++) assert_int_equal(waitpid(child[i], NULL, 0), child[i]);
     return o;
@@ -200,7 +202,7 @@ static void a_rank_that_was_suspended_while_it_waited_is_met(void **state) {
     unsetenv("RESHARD_TIMEOUT");
 }
 
-/* Descriptors that a process of this test has open already. */
+/* Returns the number of descriptors that a process of this test has open already. */
 static rlim_t open_descriptors(void) {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(fd);
@@ -214,7 +216,7 @@ static void a_rank_without_descriptors_says_so_to_all(void **state) {
             guise guises[RANKS];
             as_usual(guises);
             guises[r].limit = RLIMIT_NOFILE;
-            guises[r].when = WHEN_OTHERS_WAIT; /* a rank that cannot begin tries for a moment only to say so */
+            guises[r].when = WHEN_OTHERS_WAIT; /* a rank that cannot begin only tries for a moment to say so */
             guises[r].at_most = open_descriptors() + more;
             outcome *o = join_all(RANKS, guises);
             for (int i = 0; i < RANKS; i++)
@@ -231,7 +233,7 @@ static void a_rank_without_addresses_says_so_to_all(void **state) {
     skip_test("sanitizer", "a sanitizer needs more address space than this test leaves; the plain build runs it");
 #endif
     static const rlim_t limits[] = {(rlim_t)40 << 20, (rlim_t)300 << 20,
-                                    (rlim_t)2 << 30}; /* none for its own arena, and none for those of others */
+                                    (rlim_t)2 << 30}; /* no room for its own arena, or no room for those of others */
     for (int r = 0; r < RANKS; r++)
         for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
             guise guises[RANKS];
@@ -256,7 +258,7 @@ static void different_sizes_are_told_to_all(void **state) {
     guise guises[RANKS];
     as_usual(guises);
     guises[1].size = RANKS + 1;
-    guises[3].when = WHEN_ONE_IS_TOLD; /* also to those who come when it is over, for a moment */
+    guises[3].when = WHEN_ONE_IS_TOLD; /* for a moment, also those that join when it is over */
     setenv("RESHARD_TIMEOUT", "20", 1);
     all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4, rank 1 says 5");
     unsetenv("RESHARD_TIMEOUT");
@@ -275,7 +277,7 @@ static void a_limit_on_files_is_a_lack_of_memory(void **state) {
 
 /* ---- strangers ---- */
 
-/* The socket address of the test's job, for a process that is none of its ranks. */
+/* The socket address of the test's job, for a process that is not one of its ranks. */
 typedef struct place {
     struct sockaddr_un address;
     socklen_t bytes;
@@ -305,19 +307,19 @@ static _Noreturn void come_and_go(const place *at, atomic_int *here) {
     for (;; atomic_store(here, 1)) close(connect_at_last(at));
 }
 
-/* Of every length, up to that of a word and beyond. */
+/* Sends garbage of every length, up to that of a word and beyond. */
 static _Noreturn void send_garbage(const place *at, atomic_int *here) {
     char bytes[sizeof(rshi_word) + 100];
     memset(bytes, 0x5a, sizeof bytes);
     for (size_t n = 1;; n = n % sizeof bytes + 1) {
         int fd = connect_at_last(at);
         send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n == 64) atomic_store(here, 1); /* now the others may come */
+        if (n == 64) atomic_store(here, 1); /* now the other processes may join */
         close(fd);
     }
 }
 
-/* As a rank of the next version of the library would. */
+/* Sends what a rank of the next version of the library would send. */
 static _Noreturn void speak_another_version(const place *at, atomic_int *here) {
     rshi_process_world world = {.base = {.size = RANKS}};
     rshi_rendezvous m = {.w = &world};
@@ -335,7 +337,7 @@ static _Noreturn void hold_the_name(const place *at, atomic_int *ready) {
     for (;;) pause();
 }
 
-/* Whatever it is told is noted. */
+/* Records whatever it receives. */
 static _Noreturn void listen_in(const place *at, atomic_int *heard) {
     for (;;) {
         char text[2000];
@@ -451,7 +453,7 @@ static void another_user_learns_nothing_of_a_failure(void **state) {
     guise guises[RANKS];
     as_usual(guises);
     guises[1].size = RANKS + 1;
-    guises[3].when = WHEN_ONE_IS_TOLD; /* so that rank 0 turns callers away for a while */
+    guises[3].when = WHEN_ONE_IS_TOLD; /* so that rank 0 rejects callers for a while */
     stranger s = start_stranger(listen_in, NOBODY);
     setenv("RESHARD_TIMEOUT", "20", 1);
     all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4");
@@ -466,7 +468,7 @@ static void who_holds_the_name_is_told(uid_t user, rsh_status status, const char
     stranger s = start_stranger(hold_the_name, user);
     while (!atomic_load(s.word)) usleep(1000);
     snprintf(words, sizeof words, format, (long)s.pid);
-    /* the others take it for rank 0 where it is of the same user, and would wait for its word */
+    /* if the stranger has the same user, the others take it for rank 0 and wait for its word */
     all_are_told(user == geteuid() ? 1 : RANKS, guises, status, words);
     end_stranger(&s);
 }

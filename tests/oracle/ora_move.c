@@ -1,15 +1,15 @@
-/* Move: the value of every destination element, looked up one by one, and the least that must travel. */
+/* Move: looks up the value of every destination element one by one, and computes the least bytes that must move. */
 #include "oracle.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the value of each element lies for each position along the partial axes: of the first holder. */
+/* The address of the value of each element for each position along the partial axes, at its first holder. */
 typedef struct table {
     const unsigned char **at; /* [partial][element] */
-    int64_t *rank;            /* of that holder */
+    int64_t *rank;            /* rank of that holder */
     unsigned char *result;    /* [element]: the combined value in the destination's dtype */
-    bool *known;              /* [element]: is it worked out? */
+    bool *known;              /* [element]: whether the value has been computed */
     int64_t count, per_node;
 } table;
 
@@ -38,7 +38,7 @@ static void free_table(table *t) {
     free(t->known);
 }
 
-/* The same for every rank that gets the element, so it is worked out once. */
+/* Computes the value of an element.  It is the same for every rank that gets the element, so it is computed once. */
 static void true_value(const ora_layout *from, const table *t, int64_t element, ora_dtype to, unsigned char *dst) {
     unsigned char *result = t->result + (size_t)element * ora_size(to);
     const unsigned char *contribution[ORA_MAX_POSITIONS];
@@ -110,7 +110,7 @@ static int64_t element_bytes(const ora_layout *from, const ora_layout *to) {
 
 static int64_t last_rank(const ora_layout *l) { return l->nparts ? l->part[l->nparts - 1].rank : -1; }
 
-/* [node][element]: does any rank of the node hold it?  A node is `per_node` consecutive ranks. */
+/* [node][element]: whether any rank of the node holds it.  A node has `per_node` consecutive ranks. */
 static char *new_holders(const ora_layout *l, int64_t nodes, int64_t per_node) {
     char *holds = calloc((size_t)(nodes * l->count) + 1, 1);
     if (!holds) abort();

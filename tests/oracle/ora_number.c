@@ -1,4 +1,4 @@
-/* Number: every dtype decoded to an exact value and encoded again with one rounding. */
+/* Number: decodes every dtype to an exact value, and encodes it again with one rounding. */
 #include "oracle.h"
 
 #include <float.h>
@@ -10,8 +10,8 @@ _Static_assert(LDBL_MANT_DIG >= 64 && LDBL_MAX_EXP >= 16384, "a long double must
 static const struct {
     const char *name;
     size_t size;
-    char kind; /* b bool, u unsigned, i signed, f float, c complex */
-    int exponent_bits, mantissa_bits; /* of the (component's) float format */
+    char kind; /* kinds: b bool, u unsigned, i signed, f float, c complex */
+    int exponent_bits, mantissa_bits; /* bits of the float format, or of that of a complex component */
 } type[ORA_DTYPES] = {
     {"bool", 1, 'b', 0, 0},  {"u8", 1, 'u', 0, 0},    {"i8", 1, 'i', 0, 0},    {"u16", 2, 'u', 0, 0},
     {"i16", 2, 'i', 0, 0},   {"u32", 4, 'u', 0, 0},   {"i32", 4, 'i', 0, 0},   {"u64", 8, 'u', 0, 0},
@@ -59,7 +59,8 @@ static void store(void *p, size_t bytes, uint64_t bits) {
     for (size_t i = 0; i < bytes; i++) ((unsigned char *)p)[i] = (unsigned char)(bits >> (8 * i));
 }
 
-/* f8e4m3 has no infinities: all ones but the last mantissa bit is a number, all ones is NaN. */
+/* Decodes a float. f8e4m3 has no infinities: if all bits except the last mantissa bit are 1, it is a number; if all
+ * bits are 1, it is NaN. */
 static long double decode_float(ora_dtype t, uint64_t bits) {
     int eb = type[t].exponent_bits, mb = type[t].mantissa_bits, bias = (1 << (eb - 1)) - 1;
     uint64_t mantissa = bits & (((uint64_t)1 << mb) - 1);
@@ -72,7 +73,7 @@ static long double decode_float(ora_dtype t, uint64_t bits) {
     return sign * ldexpl((long double)(mantissa | (uint64_t)1 << mb), exponent - bias - mb);
 }
 
-/* Nearest whole number, ties to even; x >= 0 and below 2^63. */
+/* Rounds to the nearest whole number, ties to even; x >= 0 and below 2^63. */
 static uint64_t nearest_even(long double x) {
     long double whole = floorl(x), rest = x - whole;
     uint64_t n = (uint64_t)whole;
@@ -93,7 +94,7 @@ static uint64_t encode_float(ora_dtype t, long double x) {
     frexpl(x, &e); /* |x| in [2^(e-1), 2^e) */
     int exponent = e - 1 < 1 - bias ? 1 - bias : e - 1;
     uint64_t mantissa = nearest_even(ldexpl(fabsl(x), mb - exponent));
-    /* counts of the smallest step: a carry out of the mantissa moves the exponent by itself */
+    /* counted in the smallest step, so a carry out of the mantissa increments the exponent */
     uint64_t bits = ((uint64_t)(exponent + bias - 1) << mb) + mantissa;
     return sign | (bits > overflow_bits(t) ? overflow_bits(t) : bits);
 }
@@ -115,7 +116,7 @@ ora_number ora_decode(ora_dtype t, const void *element) {
     return n;
 }
 
-/* Toward zero, saturating, NaN to 0. */
+/* Converts toward zero, saturating, with NaN to 0. */
 static uint64_t float_to_integer(ora_dtype t, long double x) {
     int width = 8 * (int)type[t].size;
     bool is_signed = type[t].kind == 'i';

@@ -173,7 +173,7 @@ static int axis_number(const reader *r, const ora_layout *l, const char *name) {
 /* partial = op "(" axis { "," axis } ")" */
 static void maybe_partial(reader *r, ora_layout *l) {
     l->npartial = 1;
-    size_t length = word_length(r); /* moves r->at to the word, so not in the same call */
+    size_t length = word_length(r); /* moves r->at to the word, so it cannot be in the same call */
     ora_op op = ora_op_of(r->at, length);
     if (op == ORA_OPS) return;
     char name[32];

@@ -1,4 +1,4 @@
-/* Parts: for every rank the elements it holds, found by asking each element at each mesh position. */
+/* Parts: finds the elements that every rank holds, by asking for each element at each mesh position. */
 #include "oracle.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ void ora_unravel(const ora_layout *l, int64_t element, int64_t *index) {
     }
 }
 
-/* How many of n things the k-th of p takes, dealt out one taker after the other. */
+/* Returns how many of n elements the k-th of p parts gets under the chunk rule. */
 static int64_t chunk_share(int64_t n, int64_t p, int64_t k) {
     int64_t each = (n + p - 1) / p, left = n, share = 0;
     for (int64_t i = 0; i <= k; i++) {
@@ -27,10 +27,10 @@ static int64_t chunk_share(int64_t n, int64_t p, int64_t k) {
     return share;
 }
 
-/* Everybody the same, and what is left over one each to the first. */
+/* All parts get the same number; the remaining elements go to the first parts, one each. */
 static int64_t balanced_share(int64_t n, int64_t p, int64_t k) { return n / p + (k < n % p ? 1 : 0); }
 
-/* Units are dealt as chunks; the last one may be short. */
+/* Units are distributed by the chunk rule; the last unit may be short. */
 static int64_t unit_share(int64_t n, int64_t unit, int64_t p, int64_t k) {
     int64_t units = (n + unit - 1) / unit, before = 0;
     for (int64_t i = 0; i < k; i++) before += chunk_share(units, p, i);
@@ -43,7 +43,7 @@ static int64_t share(const ora_cut *cut, int64_t n, int64_t p, int64_t k) {
     return cut->rule == '%' ? unit_share(n, cut->number, p, k) : chunk_share(n, p, k);
 }
 
-/* Cut [0, n) along the first axis, then what that gives along the next, and so on. */
+/* Cuts [0, n) along the first axis, the result along the next axis, and so on. */
 static bool nested_holds(const ora_layout *l, const ora_cut *cut, int64_t n, int64_t i, const int64_t *coordinate) {
     int64_t lo = 0, len = n;
     for (int a = 0; a < cut->naxes; a++) {
@@ -80,7 +80,7 @@ static bool cuts_hold(const ora_layout *l, const int64_t *index, const int64_t *
     return true;
 }
 
-/* The next index with the dims counted in `order`, the last of it fastest. */
+/* Advances to the next index, with the dims in `order` and the last of them fastest. */
 static void step(const ora_layout *l, int64_t *index) {
     for (int i = l->ndim - 1; i >= 0; i--) {
         int d = l->order[i];
@@ -147,7 +147,7 @@ static void box_part(const ora_layout *l, const ora_box *box, ora_part *part) {
     }
 }
 
-/* By rank, keeping the order within a rank, and numbering it. */
+/* Sorts parts by rank, keeping the order within a rank, and numbers them. */
 static void sort_parts(ora_layout *l) {
     for (int64_t i = 1; i < l->nparts; i++)
         for (int64_t j = i; j > 0 && l->part[j - 1].rank > l->part[j].rank; j--) {

@@ -1,4 +1,4 @@
-/* Reduce: contributions combined left to right in the accumulator type. */
+/* Reduce: combines contributions from left to right in the accumulator type. */
 #include "oracle.h"
 
 #include <float.h>
@@ -11,7 +11,7 @@ static ora_dtype accumulator(ora_dtype t) {
     return t == ORA_F16 || t == ORA_BF16 || t == ORA_F8E4M3 || t == ORA_F8E5M2 ? ORA_F32 : t;
 }
 
-/* Keep only what the dtype can hold. */
+/* Rounds a number to the dtype. */
 static ora_number wrap(ora_dtype t, ora_number n) {
     unsigned char element[16];
     ora_encode(t, n, element);
@@ -84,7 +84,7 @@ ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *co
     return op == ORA_AVG ? divide(acc, sum, n) : sum;
 }
 
-/* Those of one node, the node of contribution `first`, in order. */
+/* Reduces, in order, the contributions of one node: the node of contribution `first`. */
 static ora_number reduce_node(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
                               const int64_t *node, int64_t first) {
     ora_number sum = ora_decode(t, contribution[first]);
@@ -115,7 +115,7 @@ static bool nodes_save(ora_dtype t, int64_t n, const int64_t *node) {
     return nodes * (int64_t)ora_size(accumulator(t)) < n * (int64_t)ora_size(t);
 }
 
-/* ora_encode makes that one NaN of any; but what is too large for f8e4m3 becomes a NaN with a sign. */
+/* ora_encode returns the same NaN for any NaN, but a value that is too large for f8e4m3 becomes a NaN with a sign. */
 void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution, const int64_t *node,
                    ora_dtype to, void *element) {
     if (n == 1 && t == to) {
@@ -130,7 +130,7 @@ void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const
 
 static ora_number integer_extreme(ora_dtype t, bool largest) {
     if (t == ORA_BOOL) return (ora_number){.is_integer = true, .bits = largest};
-    return (ora_number){.re = largest ? (long double)INFINITY : -(long double)INFINITY}; /* saturates */
+    return (ora_number){.re = largest ? (long double)INFINITY : -(long double)INFINITY}; /* conversion saturates it */
 }
 
 static ora_number extreme(ora_dtype t, bool largest) {

@@ -1,4 +1,4 @@
-/* The oracle against numbers worked out by hand; no library is linked. */
+/* The oracle compared with numbers computed by hand; the library is not linked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "oracle.h"
 
-/* "0 1 2|3 4": the elements of each part in memory order, parts separated by bars. */
+/* Writes the elements of each part in memory order, with bars between parts: "0 1 2|3 4". */
 static void show(const ora_layout *l, char *out, size_t room) {
     size_t n = 0;
     out[0] = 0;
@@ -190,15 +190,15 @@ static void floats_round_to_nearest_even(void **state) {
 static void one_rounding_not_two(void **state) {
     (void)state;
     uint64_t bits;
-    /* just above a tie of f16; through f32 it would become the tie and round down */
+    /* just above a tie of f16; rounding through f32 would make it the tie and round down */
     assert_true(of_double(1.0 + 0x1p-11 + 0x1p-40, ORA_F16, &bits) == 1.0 + 0x1p-10);
-    int64_t i = ((int64_t)1 << 53) + 1; /* a tie of f64, just above a tie of f32 if it were one */
+    int64_t i = ((int64_t)1 << 53) + 1; /* a tie of f64, which would be just above a tie of f32 */
     assert_true(converted(ORA_I64, &i, ORA_F64, &bits) == 0x1p53);
     i = ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1;
     assert_true(converted(ORA_I64, &i, ORA_F32, &bits) == 0x1p60 + 0x1p37);
 }
 
-/* A few thousand random bit patterns; the compiler converts the common pairs, rounding to nearest even. */
+/* A few thousand random bit patterns: the compiler converts the common pairs, rounding to nearest even. */
 static void common_conversions_are_those_of_the_compiler(void **state) {
     (void)state;
     uint64_t x = 1, bits;
@@ -316,7 +316,7 @@ static void reductions_work_in_the_accumulator(void **state) {
     assert_true(reduced(ORA_MIN, ORA_I8, 3, i8) == -3 && reduced(ORA_MAX_OP, ORA_I8, 3, i8) == 100);
     float f32[] = {16777216.0f, 1.0f, 1.0f};
     assert_true(reduced(ORA_SUM, ORA_F32, 3, f32) == 16777216.0L);
-    uint16_t f16[] = {0x6800, 0x3c00, 0x3c00}; /* 2048, 1, 1: f32 keeps the ones */
+    uint16_t f16[] = {0x6800, 0x3c00, 0x3c00}; /* 2048, 1, 1: f32 represents the ones */
     assert_true(reduced(ORA_SUM, ORA_F16, 3, f16) == 2050.0L);
     double f64[] = {1.0, 2.0, 4.0};
     assert_true(reduced(ORA_AVG, ORA_F64, 3, f64) == 7.0 / 3.0);

@@ -1,4 +1,4 @@
-/* checkpoint.md: one block saves, loads and reads a box, on ranks that all have two rows. */
+/* checkpoint.md: one block saves, loads and reads a box, on ranks with two rows each. */
 #include "page_ranks.h"
 
 static rsh_status each(void *ctx, rsh_comm *comm) {

@@ -1,4 +1,4 @@
-/* dtensor.md: a tensor cut over the mesh, and whole again. */
+/* dtensor.md: a tensor is cut over the mesh and becomes whole again. */
 #include "page_ranks.h"
 
 static rsh_status each(void *ctx, rsh_comm *comm) {

@@ -1,4 +1,4 @@
-/* for-library-authors.md: options of a plan, and the sentence of an error. */
+/* for-library-authors.md: options of a plan, and an error message. */
 #include "page_ranks.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* grad.md: an op of one's own, and a gradient by it. */
+/* grad.md: a user-defined op and its gradient. */
 #include "page_ranks.h"
 
 #define RSH_TRY(call)            \

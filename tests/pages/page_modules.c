@@ -1,4 +1,4 @@
-/* modules.md: a kind of module of one's own; a group of parameters; a model in files. */
+/* modules.md: a user-defined kind of module, a group of parameters, and a model in files. */
 #include <reshard/nn.h>
 
 #include "page_ranks.h"
@@ -6,7 +6,7 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "block_1.c"
 
-/* The two blocks change an optimizer, then save it with its model and load both. */
+/* The first block changes an optimizer; the second saves it with its model and loads both. */
 static rsh_status each(void *ctx, rsh_comm *comm) {
     rsh_module *module = NULL;
     rsh_optimizer *optimizer = NULL;

@@ -1,4 +1,4 @@
-/* Assign, against every permutation and against a second solver. */
+/* Assign, compared with every permutation and with a second solver. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 
 __extension__ typedef __int128 wide;
 
-/* What an assignment is worth: bytes first, labels at home second. */
+/* The value of an assignment: bytes first, then labels that stay. */
 typedef struct worth {
     wide sum;
     int64_t fixed;
@@ -68,7 +68,7 @@ static void shuffle_gains(void) {
     }
 }
 
-/* Each pair is present `percent` times in a hundred with a weight in 1..most. */
+/* Draws a problem in which `percent` of the pairs exist, with weights from 1 to `most`. */
 static void random_problem(int64_t n, int64_t percent, int64_t most) {
     start(n);
     for (int64_t i = 0; i < n; i++)
@@ -81,7 +81,8 @@ static int64_t overlap(int64_t a, int64_t b, int64_t c, int64_t d) {
     return rshi_max(0, rshi_min(b, d) - rshi_max(a, c));
 }
 
-/* A square with sides of `side` elements, cut into rows x columns blocks before and into others after. */
+/* Makes a square of `side` x `side` elements, cut into rows x columns blocks before and into other blocks after the
+ * move. */
 static void grid_problem(int64_t side, int64_t rows, int64_t columns, int64_t rows_after, int64_t columns_after) {
     start(rshi_max(rows * columns, rows_after * columns_after));
     for (int64_t i = 0; i < rows * columns; i++)
@@ -95,7 +96,7 @@ static void grid_problem(int64_t side, int64_t rows, int64_t columns, int64_t ro
     shuffle_gains();
 }
 
-/* ---- judges ---- */
+/* ---- reference solutions ---- */
 
 static void assert_permutation(int64_t n, const int64_t *of) {
     char *seen = calloc((size_t)n + 1, 1);
@@ -149,7 +150,7 @@ static worth best_of_all_permutations(void) {
 
 static wide cost(int64_t i, int64_t j) { return -((wide)table[i][j] * (p.n + 1) + (i == j)); }
 
-/* The Hungarian method on the full table, row after row with potentials; index 0 stands for none. */
+/* The Hungarian method on the full table, row by row with potentials; index 0 stands for none. */
 static worth best_of_hungarian(void) {
     static wide u[MOST + 1], v[MOST + 1], low[MOST + 1];
     static int64_t row_of[MOST + 1], way[MOST + 1], of[MOST];
@@ -201,7 +202,7 @@ static worth solve(void) {
     return worth_of(place_of);
 }
 
-/* The approximate answer, held to what its header promises of it. */
+/* Checks that the approximate answer has the properties that its header promises. */
 static void check_approximate(worth best) {
     int64_t identity[MOST];
     wide most = 0;

@@ -1,4 +1,4 @@
-/* Reductions by node: bytes, scratch and bits that are known. */
+/* Reductions by node whose bytes, scratch and bits are known. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,10 +46,10 @@ static void a_node_sends_one_result_and_not_every_contribution(void **state) {
     rsh_plan_totals t = totals(from, rows, &o);
     assert_int_equal(totals(from, rows, &in_order).bytes_between_nodes, 12 * tensor);
     assert_int_equal(t.bytes_between_nodes, 3 * tensor); /* each rank reads one result of each other node */
-    assert_int_equal(t.scratch_bytes, tensor / 4);       /* four ranks of a node share the work */
+    assert_int_equal(t.scratch_bytes, tensor / 4);       /* the four ranks of a node share the work */
     t = totals(from, all, &o);
     assert_int_equal(totals(from, all, &in_order).bytes_between_nodes, (12 + 3) * tensor);
-    assert_int_equal(t.bytes_between_nodes, (3 + 3) * tensor); /* and what others combined enters a node once */
+    assert_int_equal(t.bytes_between_nodes, (3 + 3) * tensor); /* and results that others combined enter a node once */
 }
 
 static void small_floats_are_combined_by_node_where_that_saves_bytes(void **state) {
@@ -81,7 +81,7 @@ static void a_ceiling_below_the_scratch_is_refused(void **state) {
     assert_in_range(t.scratch_bytes, 4096, 4096 + 200);
 }
 
-/* One element on eight ranks: 1e8 absorbs a 3 that comes alone; two of them make 6, which counts. */
+/* Sums one element over eight ranks: 1e8 absorbs a single 3, but 6, the sum of two, changes the result. */
 static float sum_of_eight(const rsh_plan_opts *opts) {
     float value[8] = {1e8f, 0, 3, 3, -1e8f, 0, 0, 0}, sum = 0;
     rsh_memory src[8], dst = {.data = &sum};
@@ -98,8 +98,8 @@ static void nodes_are_combined_in_the_order_of_their_lowest_position(void **stat
     assert_true(sum_of_eight(NULL) == 0.0f);
     assert_true(sum_of_eight(&o) == 8.0f); /* 1e8 + 6 is 100000008 */
     o.ranks_per_node = 4;
-    assert_true(sum_of_eight(&o) == 0.0f); /* 3 and 3 after 1e8 on the first node */
-    static const int64_t node_of[8] = {9, 9, 9, 4, 9, 4, 9, 9}; /* 1e8, 3 and -1e8 on one, 3 on the other */
+    assert_true(sum_of_eight(&o) == 0.0f); /* 3 and 3 follow 1e8 on the first node */
+    static const int64_t node_of[8] = {9, 9, 9, 4, 9, 4, 9, 9}; /* 1e8, 3 and -1e8 on one node, 3 on the other */
     map.node_of = node_of;
     map.nnode_of = 8;
     assert_true(sum_of_eight(&map) == 3.0f);
@@ -120,8 +120,8 @@ static void a_share_states_its_scratch_and_says_what_lies_there(void **state) {
     assert_int_equal(share->nreceives, 1);
     const rsh_transfer *t = &share->receives[0];
     assert_true(t->dst.in_scratch && !t->dst.in_dst && t->stage == 0 && t->nsrc == 2 && t->count == 32);
-    assert_true(t->src[0].rank == 3 && t->src[1].rank == 2 && !t->src[0].in_scratch); /* by position */
-    assert_int_equal(share->nsends, 2); /* to rank 2, for its slice; and its own result */
+    assert_true(t->src[0].rank == 3 && t->src[1].rank == 2 && !t->src[0].in_scratch); /* in the order of positions */
+    assert_int_equal(share->nsends, 2); /* to rank 2, for its slice; and the rank's own result */
     rsh_share_free(share);
     rsh_plan_free(p);
 }

@@ -1,4 +1,4 @@
-/* Relays that are cut evenly: what the sums say of every rank is what its share does. */
+/* Relays that are cut evenly: totals computed as sums equal what the shares of the ranks add up to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void check(const char *from, const char *to, int64_t ranks_per_node) {
     rsh_plan_free(p);
 }
 
-/* A node of 8 holds 40 of the 2,000 rows of what its ranks want: too few to count. */
+/* A node of 8 ranks holds 40 of the 2,000 rows that its ranks need, which is too few to count. */
 static void sums_and_shares_cut_the_same_ranges(void **state) {
     (void)state;
     check("f32[2000/x, 64] on x=400", "f32[2000, 64/y] on y=50,z=8", 8);
@@ -63,7 +63,7 @@ static void sums_and_shares_cut_the_same_ranges(void **state) {
     check("f32[2000/x, 64] on x=200,r=2", "f32[2000, 64/y] on z=8,y=50", 10);
 }
 
-/* Sizes beside a 0 may be as large as they like. */
+/* If one size is 0, the other sizes may be arbitrarily large. */
 static void a_tensor_without_elements_needs_no_transfers(void **state) {
     (void)state;
     rsh_plan *p = plan_of("u8[0, 4611686018427387904, 8]/x on x=4", "u8[0, 4611686018427387904, 8/x] on x=4", 2);

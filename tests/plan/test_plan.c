@@ -101,7 +101,7 @@ static void a_copy_of_bool_has_an_adjoint_unless_it_needs_sums(void **state) {
     }
 }
 
-/* Transfers of a rank, of 2,048 ranks. */
+/* Counts the transfers of one of 2,048 ranks. */
 static void the_adjoint_of_a_sum_has_few_transfers_in_a_share(void **state) {
     static const char *const from[] = {"f32[65536] on x=2048 sum(x)", "f32[65536] on dp=2,tp=1024 sum(tp)",
                                        "f32[65536] on dp=512,tp=4 sum(tp)"};
@@ -190,7 +190,7 @@ static void a_byte_enters_a_node_once(void **state) {
     assert_int_equal(t.lower_bound, 8 * 4096);
 }
 
-/* Ranks 0 and 1 hold the first copy of the second segment, 2 and 3 another one in other flat ranges. */
+/* Ranks 0 and 1 hold one copy of the second segment; ranks 2 and 3 hold another, in different flat ranges. */
 static void a_copy_on_the_node_is_taken_first(void **state) {
     (void)state;
     static const char *const from = "f32[(60/x:20|64)]/y on x=2,y=2";
@@ -206,14 +206,14 @@ static void a_copy_on_the_node_is_taken_first(void **state) {
     assert_int_equal(rsh_plan_new(a, b, &o, &p), RSH_OK);
     assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
     assert_int_equal(t.bytes_moved, 4 * 124);
-    assert_int_equal(t.bytes_between_nodes, 4 * 40); /* blocks 0 and 2 of 20 */
+    assert_int_equal(t.bytes_between_nodes, 4 * 40); /* blocks 0 and 2, 20 elements each */
     assert_int_equal(t.lower_bound_between_nodes, 4 * 40);
     rsh_plan_free(p);
     rsh_layout_free(a);
     rsh_layout_free(b);
 }
 
-/* From rank 0 to ranks of several nodes: what the rank that sends the most sends, in percent of the tensor. */
+/* Moves from rank 0 to ranks of several nodes; checks how much the busiest sender sends, in percent of the tensor. */
 static void no_rank_sends_to_every_node(void **state) {
     (void)state;
     static const struct {
@@ -221,25 +221,27 @@ static void no_rank_sends_to_every_node(void **state) {
         int64_t ranks_per_node, percent;
         int stages;
     } cases[] = {
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 100, 4}, /* once to those beside it */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=16", 4, 100, 4}, /* once, to the ranks of its own node */
         {"f32[1048576] on w=1", "f32[1048576] on x=8", 2, 100, 4},
         {"f32[4096, 4096] on w=2@[0,4]", "f32[4096, 4096] on x=32", 4, 100,
-         4}, /* two sources, each with ranks beside it */
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8", 1, 100, 3}, /* nobody beside it */
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3}, /* only to other nodes */
+         4}, /* two sources, each with other ranks on its node */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8", 1, 100, 3}, /* no other rank on its node */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=12@4-15", 4, 100, 3}, /* only to ranks of other nodes */
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 100, 3},
         {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=10@4-13", 4, 106, 3}, /* nodes of 4, 4 and 2 */
         {"f32[4096, 4096] on w=2", "f32[4096, 4096] on x=32@4-35", 4, 100,
-         3}, /* two sources: half each; then those who pass on */
+         3}, /* each of two sources sends half; then the receivers pass it on */
         {"f32[4096, 4096] on w=1", "f32[4096/c, 4096] on x=8,c=2@4-19", 4, 100, 3},
-        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2}, /* one node: as ever */
-        {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2}, /* everybody sends alike: nothing to gain */
-        {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 1}, /* would be passed on at twice the size */
-        {"u8[32767] on w=1", "u8[32767] on x=8@1-8", 1, 800, 1},              /* less than two slices of 16 KiB */
+        {"f32[4096, 4096] on w=1", "f32[4096, 4096] on x=4@4-7", 4, 100, 2}, /* on one node nothing changes */
+        /* all ranks send the same amount, so nothing can be gained */
+        {"f32[4096/x, 4096] on x=16", "f32[4096, 4096] on x=16", 4, 93, 2},
+        /* passing it on would take twice the bytes */
+        {"bf16[4096, 4096] on w=1", "f32[4096, 4096] on x=8@1-8", 1, 800, 1},
+        {"u8[32767] on w=1", "u8[32767] on x=8@1-8", 1, 800, 1},              /* smaller than two slices of 16 KiB */
         {"u8[65536] on w=1", "u8[65536] on x=8@1-8", 1, 175, 3},              /* four slices, passed on to 7 ranks */
         {"u8[131072] on w=1", "u8[131072] on x=8@1-8", 1, 100, 3},
         {"u8[4194304] on w=1", "u8[4194304] on x=1024@1024-2047", 16, 150,
-         3}, /* too many ranks to compare; slices of 64 KiB for 16 ranks */
+         3}, /* too many ranks to compare both ways; slices of 64 KiB for 16 ranks */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rsh_plan *p = plan(cases[i].from, cases[i].to, cases[i].ranks_per_node);
@@ -256,7 +258,7 @@ static void no_rank_sends_to_every_node(void **state) {
     }
 }
 
-/* What does not fit is refused, what just fits is exact, and planning itself goes on. */
+/* Totals that overflow are an error, the largest that fit are exact, and planning itself still works. */
 static void totals_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const char *const too_large[][2] = {
@@ -346,7 +348,7 @@ static void long_cyclic_dims_cost_no_more_than_short_ones(void **state) {
     assert_int_equal(t.messages, 12);
 }
 
-/* Otherwise a share of a sum would grow with ranks squared. */
+/* Otherwise the share of a sum would grow with the square of the number of ranks. */
 static void a_send_of_a_sum_lists_its_sender_only(void **state) {
     (void)state;
     enum { RANKS = 4096, ME = 5 };
@@ -377,7 +379,7 @@ static void sums_by_node_of_many_ranks_have_exact_totals(void **state) {
     assert_int_equal(rsh_plan_get_totals(p, &t), RSH_OK);
     int64_t ranks = 2048, nodes = ranks / 8;
     assert_int_equal(t.bytes_between_nodes, 4 * ranks * (nodes - 1));
-    /* every rank combines an eighth of 8 contributions, and one element of every node */
+    /* every rank combines an eighth of 8 contributions, and reads one element of every node */
     assert_int_equal(t.max_recv, 4 * (7 * nodes + nodes));
     assert_int_equal(t.bytes_moved, 4 * (ranks * (7 * nodes + nodes) - nodes));
     rsh_plan_free(p);
@@ -385,7 +387,7 @@ static void sums_by_node_of_many_ranks_have_exact_totals(void **state) {
     rsh_layout_free(b);
 }
 
-/* Both buffers of a rank; where many ranks share a node they are half as large. */
+/* Checks both buffers of a rank, which are half as large if many ranks share a node. */
 static void buffers_are_smaller_where_many_ranks_share_a_node(void **state) {
     (void)state;
     const int64_t mib = 1 << 20;
@@ -415,9 +417,9 @@ static int64_t scratch_on_nodes(const int64_t *node_of, int64_t n) {
 static void buffers_follow_the_fullest_node_of_a_map(void **state) {
     (void)state;
     int64_t node_of[32];
-    for (int r = 0; r < 32; r++) node_of[r] = r % 3; /* 11, 11 and 10 ranks */
+    for (int r = 0; r < 32; r++) node_of[r] = r % 3; /* nodes of 11, 11 and 10 ranks */
     assert_int_equal(scratch_on_nodes(node_of, 32), 2 << 20);
-    for (int r = 0; r < 32; r++) node_of[r] = r % 2 ? 5 : r; /* 16 ranks on node 5, one on each other */
+    for (int r = 0; r < 32; r++) node_of[r] = r % 2 ? 5 : r; /* 16 ranks on node 5, one rank on each other node */
     assert_int_equal(scratch_on_nodes(node_of, 32), 1 << 20);
     node_of[31] = 6;
     assert_int_equal(scratch_on_nodes(node_of, 32), 2 << 20);

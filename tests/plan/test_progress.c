@@ -1,4 +1,4 @@
-/* Progress of adding up totals: what a caller is told, and what is left when it stops the work. */
+/* Progress of adding up totals: what is reported to the caller, and what remains after the caller stops the work. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,9 +10,9 @@
 #include <reshard/alloc.h>
 #include <reshard/plan.h>
 
-/* A plan of each kind that is added up in another way. */
+/* One plan for each way in which totals are added up. */
 static const struct kind {
-    const char *from[2], *to[2]; /* of one tensor or two */
+    const char *from[2], *to[2]; /* layouts of one tensor or of two */
     int64_t ranks_per_node;
     bool by_node, adjoint, restarts;
 } kinds[] = {
@@ -48,10 +48,10 @@ static rsh_plan *make(const struct kind *k) {
     return adjoint;
 }
 
-/* What a caller was told. */
+/* What was reported to a caller. */
 typedef struct told {
-    int64_t calls, stop; /* stop: the call that stops the work; -1: none */
-    int totals;          /* different ones */
+    int64_t calls, stop; /* stop: number of the call that stops the work; -1: none */
+    int totals;          /* number of different totals */
     uint64_t done, total;
 } told;
 
@@ -109,7 +109,7 @@ static void totals_that_are_kept_are_not_told_again(void **state) {
     rsh_plan_free(p);
 }
 
-/* At each of its calls in turn, until it is not called that often. */
+/* Stops at each call in turn, until there are not so many calls. */
 static void a_caller_may_stop_it_at_any_time(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
@@ -129,7 +129,7 @@ static void a_caller_may_stop_it_at_any_time(void **state) {
             assert_memory_equal(&totals, &untouched, sizeof totals);
             assert_int_equal(rsh_alloc_get_stats().live, live);
         }
-        assert_int_equal(rsh_alloc_get_stats().live, live + 1); /* the totals, which the plan keeps */
+        assert_int_equal(rsh_alloc_get_stats().live, live + 1); /* the plan keeps the totals */
         rsh_plan_free(p);
     }
 }

@@ -1,4 +1,4 @@
-/* Both ends: transfers between two ranks as lines of numbers, sorted and compared. */
+/* Both ends: lists the transfers between two ranks as lines of numbers, sorted, so that both ends can be compared. */
 #include "both_ends.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ typedef struct line_end {
     int64_t part, kind, first[RSH_MAX_NDIM], step[RSH_MAX_LOOPS];
 } line_end;
 
-/* All that both ends of a transfer must have in common, for one of its sources. */
+/* Everything that both ends of a transfer must have in common, for one of its sources. */
 typedef struct line {
     int64_t fact[8], n[RSH_MAX_LOOPS], dim[RSH_MAX_LOOPS];
     line_end src, dst;
@@ -31,7 +31,7 @@ static line line_of(const rsh_transfer *t, const rsh_transfer_end *src) {
 
 static int compare_lines(const void *a, const void *b) { return memcmp(a, b, sizeof(line)); }
 
-/* Every source on rank `source` of transfers into rank `destination`, sorted; the caller frees them. */
+/* Lists every source on rank `source` of the transfers into rank `destination`, sorted; the caller frees the list. */
 static line *lines_between(const rsh_transfer *t, int64_t nt, int64_t source, int64_t destination, int64_t *n) {
     line *list = NULL;
     for (int fill = 0; fill < 2; fill++) {

@@ -1,4 +1,4 @@
-/* Local doors: every rank's part inside one caller. */
+/* Local doors: moves by one caller that has every rank's parts. */
 #include "doors.h"
 
 static bool with_pool(prop_case *c, stage *s, rsh_plan *plan, rsh_pool *pool, const char *when) {

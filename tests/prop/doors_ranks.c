@@ -1,4 +1,4 @@
-/* Rank doors: the same move made by ranks together, each with its own parts. */
+/* Rank doors: the same move by several ranks, each with its own parts. */
 #include "doors.h"
 #include "engine.h"
 
@@ -16,7 +16,7 @@ rank_share share_of(const stage *s, const rsh_comm *comm) {
                         ora_has_rank(s->to.o, r) ? s->to.memory + side_first(&s->to, r) : NULL};
 }
 
-/* The address of the i-th element of the dense part in a tensor that holds it. */
+/* Returns the address of the i-th element of the dense part, in a tensor that has it. */
 static char *element(const ora_part *p, const rsh_tensor *t, int64_t i, size_t size) {
     int64_t at = 0;
     for (int k = p->ndim - 1; k >= 0; k--) {
@@ -72,7 +72,7 @@ out:
     return status;
 }
 
-/* The source too in memory of the library, which peers may reach where they do not reach the caller's. */
+/* The source is also in memory of the library, which peers can reach even if they cannot reach the caller's. */
 static rsh_status own_memory_on_rank(void *ctx, rsh_comm *comm) {
     stage *s = ctx;
     int64_t rank = rsh_comm_rank(comm);
@@ -110,7 +110,7 @@ out:
 
 typedef rsh_status (*exec_fn)(stage *s, rsh_exec *e, const rank_share *mine);
 
-/* A plan of this rank's own, bound to its memory. */
+/* Makes a plan on this rank and binds it to the rank's memory. */
 static rsh_status bind_and(stage *s, rsh_comm *comm, exec_fn fn) {
     rank_share mine = share_of(s, comm);
     rsh_plan *plan = NULL;
@@ -150,7 +150,7 @@ static rsh_status pieces_twice(stage *s, rsh_exec *e, const rank_share *mine) {
     return in_pieces(e);
 }
 
-/* begin and test alone must come to an end. */
+/* Calls only begin and test, which must complete the run. */
 static rsh_status test_until_done(rsh_exec *e) {
     bool done = false;
     rsh_status status = rsh_exec_begin(e);
@@ -189,7 +189,8 @@ static bool alias(prop_case *c, stage *s) {
     return twice(c, s, reshard_on_rank, "the second rsh_reshard that may alias");
 }
 
-/* Memory like a side's, but elsewhere: what an exec is bound to before it runs on the side's own. */
+/* Memory with the same strides as a side's, but at another address: an exec is bound to it before it runs on the side's
+ * own. */
 typedef struct decoy {
     held *held;
     rsh_memory *memory;

@@ -1,4 +1,4 @@
-/* Drawn: descriptions by chance, in every form of the notation. */
+/* Drawn: random descriptions, in every form of the notation. */
 #include "drawn.h"
 
 #include <math.h>
@@ -7,16 +7,16 @@
 
 typedef enum use { REPLICATES, CUTS, CUTS_FLAT, IS_PARTIAL } use;
 
-/* A description in the making. */
+/* A description under construction. */
 typedef struct drawing {
     gen_rng *g;
     const drawn_wish *wish;
     drawn *d;
-    rsh_layout_desc *l; /* that of d */
+    rsh_layout_desc *l; /* the description in `d` */
     use use[RSH_MAX_AXES];
-    int dim[RSH_MAX_AXES]; /* of axes that cut one */
+    int dim[RSH_MAX_AXES]; /* the dim that each axis cuts */
     bool flat;
-    int64_t copies; /* so far, of every element */
+    int64_t copies; /* number of copies of every element so far */
 } drawing;
 
 static int64_t any_axis_size(gen_rng *g, int64_t room) {
@@ -43,7 +43,7 @@ static void add_axis(drawing *w, int64_t size, use use) {
     if (use == IS_PARTIAL) w->l->partial[w->l->npartial++] = a;
 }
 
-/* One to three axes, and one that is partial among them. */
+/* Draws one to three axes, and one of them as partial if needed. */
 static void draw_axes(drawing *w) {
     bool partial = w->wish->op != RSH_OP_NONE;
     int64_t size[3], room = partial ? w->wish->ranks / w->wish->partial : w->wish->ranks;
@@ -60,7 +60,7 @@ static void draw_axes(drawing *w) {
     }
 }
 
-/* The axes with this use (and dim), in any order. */
+/* Lists the axes with this use (and dim) in any order. */
 static int pick_axes(const drawing *w, use use, int dim, int64_t *axis) {
     int n = 0;
     for (int a = 0; a < w->l->naxes; a++)
@@ -69,13 +69,14 @@ static int pick_axes(const drawing *w, use use, int dim, int64_t *axis) {
     return n;
 }
 
-/* Several blocks for every part, or at most one. */
+/* Draws a block size that gives every part several blocks, or at most one. */
 static int64_t any_block(gen_rng *g, int64_t size, int64_t parts) {
     int64_t each = size / parts;
     return gen_chance(g, 60) ? gen_between(g, 1, each / 3 + 1) : gen_between(g, each + 1, each + each / 2 + 2);
 }
 
-/* A cut of `size` elements along n axes.  `sizes`: room for explicit ones; NULL: there are to be none. */
+/* Draws a cut of `size` elements along n axes.  `sizes`: room for explicit sizes; NULL: explicit sizes are not
+ * allowed. */
 static rsh_cut draw_cut(const drawing *w, int n, const int64_t *axis, int64_t size, bool cyclic, int64_t *sizes) {
     rsh_cut cut = {.naxes = n};
     int64_t parts = 1, way = gen_below(w->g, 8);
@@ -93,7 +94,7 @@ static rsh_cut draw_cut(const drawing *w, int n, const int64_t *axis, int64_t si
     return cut;
 }
 
-/* Some of the axes, at least `least` of them, and as many as it takes to have not too many copies. */
+/* Selects some of the axes: at least `least`, and enough of them that there are not too many copies. */
 static int pick_some(const drawing *w, int n, int64_t *axis, int least) {
     int64_t copies = w->copies;
     int mine = 0;
@@ -108,8 +109,8 @@ static int pick_some(const drawing *w, int n, int64_t *axis, int least) {
     return mine < least ? least : mine;
 }
 
-/* (a|b|c)/x, or (a/(x,y)|b/x|c): some segments name fewer axes; at least one names one.  Flat ranges over the latter
- * cost a plan too much to have many of them. */
+/* Draws segments such as (a|b|c)/x, or (a/(x,y)|b/x|c): some segments name fewer axes, and at least one names one.
+ * Flat ranges over the latter are expensive to plan, so they are rare. */
 static void draw_segments(drawing *w, int d, int n, const int64_t *axis) {
     rsh_dim *dim = &w->l->dim[d];
     rsh_segment *segment = w->d->segment[d];
@@ -155,7 +156,7 @@ static void draw_order(drawing *w) {
     for (int d = 0; d < w->wish->ndim; d++) w->l->order[d] = (int)dim[d];
 }
 
-/* In order, as a range, or any. */
+/* Draws ranks in order, as a range, or in any order. */
 static void draw_ranks(drawing *w, int64_t n) {
     int64_t *rank = w->d->rank, way = gen_below(w->g, 10), first = gen_below(w->g, DRAWN_NAMES - n + 1);
     for (int64_t i = 0; i < DRAWN_NAMES; i++) rank[i] = i;
@@ -182,7 +183,7 @@ static void draw_mesh(drawing *w) {
 
 /* ---- boxes ---- */
 
-/* A box that can be cut, cut in two. */
+/* Cuts a random box in two, if any box can be cut. */
 static bool cut_box(drawing *w) {
     rsh_box *old = &w->d->box[gen_below(w->g, w->l->nboxes)].box, *new = &w->d->box[w->l->nboxes].box;
     int d = (int)gen_below(w->g, w->wish->ndim);
@@ -193,7 +194,7 @@ static bool cut_box(drawing *w) {
     return true;
 }
 
-/* One rank, or a few that follow one another in the list. */
+/* Assigns a box to one rank, or to a few that are adjacent in the list. */
 static void give_box(const drawing *w, int64_t b) {
     int64_t ranks = w->wish->ranks, first = gen_below(w->g, ranks), most = ranks < DRAWN_COPIES ? ranks : DRAWN_COPIES;
     rsh_ranked_box *box = &w->d->box[b];

@@ -1,11 +1,11 @@
-/* Drawn pairs: two layouts of one shape, so that a rank has many neighbours. */
+/* Drawn pairs: two random layouts of one shape in which a rank has many neighbours. */
 #include "drawn.h"
 
 #include <math.h>
 
-enum { MOST_IN_ROW = 50000 }; /* elements of a tensor of one dim */
+enum { MOST_IN_ROW = 50000 }; /* most elements of a 1-D tensor */
 
-/* About `room` elements in one to three dims, of which dim[0] and dim[1] are long. */
+/* Draws a shape with about `room` elements in one to three dims, of which dim[0] and dim[1] are long. */
 static void any_shape(gen_rng *g, int64_t room, drawn_wish *w, int64_t dim[DRAWN_DIMS]) {
     w->ndim = gen_chance(g, 15) ? 1 : gen_chance(g, 65) ? 2 : 3;
     for (int d = 0; d < DRAWN_DIMS; d++) dim[d] = d;
@@ -20,7 +20,8 @@ static void any_shape(gen_rng *g, int64_t room, drawn_wish *w, int64_t dim[DRAWN
     w->shape[dim[1]] = room / w->shape[dim[0]] + 1;
 }
 
-/* Hundreds to thousands of ranks on one side; as many, others or a handful on the other. */
+/* Draws numbers of ranks: hundreds to thousands on one side, and as many, other or only a few ranks on the other
+ * side. */
 static void any_rank_counts(gen_rng *g, int64_t most, drawn_wish *a, drawn_wish *b) {
     int64_t least = most < 400 ? most / 2 : 200, many = gen_between(g, least, most);
     int64_t way = gen_below(g, 10), other = gen_between(g, least, most);
@@ -36,7 +37,7 @@ static int64_t any_partial(gen_rng *g, int64_t ranks) {
     return n < ranks ? n : ranks;
 }
 
-/* Mostly contributions are combined; else the destination is partial, too or alone. */
+/* Draws ops: in most cases contributions are combined; otherwise the destination is partial as well, or alone. */
 static void any_ops(gen_rng *g, drawn_wish *from, drawn_wish *to) {
     static const rsh_op ops[] = {RSH_OP_SUM, RSH_OP_SUM, RSH_OP_AVG, RSH_OP_MAX, RSH_OP_PROD};
     rsh_op op = ops[gen_below(g, 5)];
@@ -47,7 +48,7 @@ static void any_ops(gen_rng *g, drawn_wish *from, drawn_wish *to) {
     if (way > 7 && from->partial <= to->ranks) to->partial = from->partial;
 }
 
-/* Most axes cut the same dim on both sides, or another one: rows to columns. */
+/* Most axes cut the same dim on both sides, or cut different dims, as in rows to columns. */
 rsh_status drawn_pair(gen_rng *g, const drawn_pair_wish *w, drawn *from, drawn *to) {
     static const rsh_dtype dtypes[] = {RSH_F32, RSH_F32, RSH_F64, RSH_BF16};
     drawn_wish a = {.dtype = dtypes[gen_below(g, 4)], .copies = w->copies, .plain = w->plain};

@@ -1,4 +1,4 @@
-/* Drawn parts: the elements of one rank, worked out from the description of its layout. */
+/* Drawn parts: computes the elements of a rank from the description of its layout. */
 #include "drawn.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static int64_t coordinate(const rsh_layout_desc *l, int64_t position, int axis) 
     return position % l->axis[axis].size;
 }
 
-/* The axes of a cut taken as one, the first as the slowest: how many parts there are, and which one it is. */
+/* Treats the axes of a cut as one, the first as the slowest: returns the number of parts, and the number of this
+ * one. */
 static int64_t taken_as_one(const rsh_layout_desc *l, const rsh_cut *cut, int64_t position, int64_t *parts) {
     int64_t k = 0;
     *parts = 1;
@@ -25,7 +26,7 @@ static int64_t taken_as_one(const rsh_layout_desc *l, const rsh_cut *cut, int64_
     return k;
 }
 
-/* Part k of p. */
+/* Returns part k of p of a range. */
 static range cut_once(const rsh_cut *cut, range r, int64_t p, int64_t k) {
     int64_t unit = cut->rule == RSH_CUT_UNIT ? cut->number : 1;
     int64_t each = ((r.n + unit - 1) / unit + p - 1) / p * unit, lo = smaller(k * each, r.n);
@@ -33,7 +34,7 @@ static range cut_once(const rsh_cut *cut, range r, int64_t p, int64_t k) {
     return (range){r.lo + k * (r.n / p) + smaller(k, r.n % p), r.n / p + (k < r.n % p)};
 }
 
-/* What a position has of n elements, where that is a range: the rules nest, but for sizes. */
+/* Returns the elements, of n, that a position has, if they are a range.  All rules nest, except explicit sizes. */
 static range cut_range(const rsh_layout_desc *l, const rsh_cut *cut, int64_t n, int64_t position) {
     range r = {0, n};
     if (cut->rule == RSH_CUT_SIZES) {
@@ -50,7 +51,7 @@ static void add_indices(drawn_part *p, int d, int64_t lo, int64_t n) {
     for (int64_t i = 0; i < n; i++) p->index[d][p->n[d]++] = lo + i;
 }
 
-/* Of n indices from `base` on. */
+/* Adds the cut of n indices from `base` on. */
 static void add_cut(const rsh_layout_desc *l, const rsh_cut *cut, int64_t base, int64_t n, int64_t position, int d,
                     drawn_part *p) {
     if (cut->rule != RSH_CUT_CYCLIC) {

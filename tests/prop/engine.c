@@ -1,4 +1,4 @@
-/* Engine: threads of this process, or a place in a job. */
+/* Engine: runs cases on threads of this process, or on the ranks of a job. */
 #include "engine.h"
 
 #ifdef RESHARD_TEST_NODES
@@ -12,7 +12,7 @@
 #include <string.h>
 
 static uint64_t case_seed;
-static rsh_comm *job; /* joined at the first question, left at exit */
+static rsh_comm *job; /* joined on first use, left at exit */
 static rsh_status (*leave_mpi)(rsh_comm *comm);
 
 static void give_up(const char *what) {
@@ -31,8 +31,8 @@ static void *load(void *library, const char *name) {
     return symbol;
 }
 
-/* RESHARD_TEST_PER_NODE: ranks that are to be on one node.  Both MPIs say in the environment which rank this will be.
- */
+/* Sets the node of this process, for RESHARD_TEST_PER_NODE ranks on each node.  Both MPIs state the rank of this
+ * process in the environment. */
 static void choose_node(void) {
     const char *many = getenv("RESHARD_TEST_PER_NODE"), *rank = getenv("OMPI_COMM_WORLD_RANK");
     char name[32];
@@ -68,7 +68,7 @@ static rsh_comm *joined(void) {
     if (mpi ? join_mpi() : rsh_comm_join(&job)) give_up(rsh_error_detail());
     atexit(leave);
     if (rsh_comm_rank(job) > 0 && !freopen("/dev/null", "w", stdout))
-        give_up("no /dev/null"); /* one rank's report is enough; failures go to stderr */
+        give_up("no /dev/null"); /* the report of one rank is enough; failures go to stderr */
     return job;
 }
 
@@ -87,7 +87,7 @@ bool engine_sees(int64_t rank) { return !joined() || rank == rsh_comm_rank(job);
 void engine_case(uint64_t seed) { case_seed = seed; }
 
 #ifdef RESHARD_TEST_NODES
-/* One rank a node, all on one, or anything between. */
+/* Runs with one rank per node, all ranks on one node, or anything in between. */
 static rsh_status run_ranks(int n, rsh_rank_fn fn, void *ctx) {
     enum { MOST = 64 };
     gen_rng g = {case_seed};

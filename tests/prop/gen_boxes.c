@@ -1,4 +1,4 @@
-/* Box layouts by chance: the tensor cut again and again straight through, with copies and empty boxes. */
+/* Random layouts of boxes: the tensor is cut repeatedly along straight lines, with copies and empty boxes. */
 #include "gen.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int any_cuttable_dim(gen_rng *g, int ndim, const region *r) {
     return n ? (int)dim[gen_below(g, n)] : -1;
 }
 
-/* Cut any region in two, `wanted` times. */
+/* Cuts a random region in two, `wanted` times. */
 static int tile(gen_rng *g, const gen_shape *s, int wanted, region *r) {
     int n = 1;
     memset(&r[0], 0, sizeof r[0]);
@@ -65,7 +65,7 @@ static void give_to_ranks(gen_rng *g, const gen_wish *w, gen_layout *out, int bo
     for (int i = 0; i < n; i++) out->box[box].role[i] = (int)role[i];
 }
 
-/* Number the roles in use 0, 1, 2, ... */
+/* Renumbers the roles that are used as 0, 1, 2, ... */
 static void close_ranks(gen_layout *l) {
     int number[GEN_MAX_ROLES];
     for (int i = 0; i < GEN_MAX_ROLES; i++) number[i] = -1;

@@ -1,10 +1,10 @@
-/* Broadcasts: from few ranks to many copies, and maps of ranks to nodes. */
+/* Random broadcasts from few ranks to many copies, and random maps of ranks to nodes. */
 #include "gen.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Copies along r, and perhaps one dim cut along c. */
+/* Makes copies along r; one dim may be cut along c. */
 static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
     int cuts = gen_most_ranks >= 6 && gen_chance(g, 50) ? 2 : 1, cut = cuts > 1 ? (int)gen_below(g, shape->ndim) : -1;
     int most = gen_most_ranks / cuts, copies = (int)gen_between(g, most < 3 ? most : 3, most);
@@ -22,7 +22,7 @@ static void many_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_lay
     out->nroles = copies * cuts;
 }
 
-/* Whole on a few ranks. */
+/* Makes a tensor that is whole on a few ranks. */
 static void few_copies(gen_rng *g, const gen_shape *shape, ora_dtype t, gen_layout *out) {
     memset(out, 0, sizeof *out);
     size_t n = (size_t)snprintf(out->head, sizeof out->head, "%s[", ora_dtype_name(t));

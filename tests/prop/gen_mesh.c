@@ -1,4 +1,4 @@
-/* Mesh layouts by chance: what each axis does, and the text that says it. */
+/* Random mesh layouts: chooses what each axis does, and writes the text. */
 #include "gen.h"
 
 #include <stdarg.h>
@@ -13,9 +13,9 @@ typedef struct mesh {
     const char *name[ORA_MAX];
     int64_t size[ORA_MAX];
     role role[ORA_MAX];
-    int dim[ORA_MAX]; /* of CUTS */
+    int dim[ORA_MAX]; /* the dim of an axis that CUTS */
     bool flat;
-    bool uneven; /* flat over segments with cuts of their own */
+    bool uneven; /* flat over segments that have their own cuts */
 } mesh;
 
 static void append(char *text, size_t room, const char *format, ...) {
@@ -60,7 +60,7 @@ static void any_roles(gen_rng *g, const gen_wish *w, mesh *m) {
         m->role[a] = any_role(g, w, m);
         m->dim[a] = (int)gen_below(g, w->shape.ndim);
     }
-    if (m->uneven) { /* one axis for the segments, one for the flat cut; any others are drawn */
+    if (m->uneven) { /* one axis for the segments and one for the flat cut; further axes are random */
         m->role[0] = CUTS;
         m->role[1] = CUTS_FLAT;
     }
@@ -69,7 +69,7 @@ static void any_roles(gen_rng *g, const gen_wish *w, mesh *m) {
     for (int a = 0; a < m->naxes; a++) m->flat = m->flat || m->role[a] == CUTS_FLAT;
 }
 
-/* The axes with this role (and dim), in any order. */
+/* Lists the axes with this role (and dim) in any order. */
 static int pick_axes(gen_rng *g, const mesh *m, role role, int dim, int64_t *axis) {
     int n = 0;
     for (int a = 0; a < m->naxes; a++)
@@ -112,7 +112,7 @@ static void add_cut(gen_rng *g, const mesh *m, int n, const int64_t *axis, int64
     }
 }
 
-/* (4/(kv,rep)|2/kv|3): some segments name fewer axes; at least one names one. */
+/* Writes segments such as (4/(kv,rep)|2/kv|3): some name fewer axes, and at least one names one. */
 static void add_own_cuts(gen_rng *g, const mesh *m, int n, int64_t *axis, int nsegments, const int64_t *size,
                          char *text) {
     int sure = (int)gen_below(g, nsegments);
@@ -129,7 +129,7 @@ static void add_segments(gen_rng *g, const gen_wish *w, const mesh *m, int n, in
     int64_t part[5];
     int nsegments = (int)gen_between(g, gen_chance(g, 10) ? 1 : 2, 4);
     gen_split(g, size, nsegments, part);
-    if (nsegments > 1 && gen_chance(g, 20)) { /* a segment of size 0 */
+    if (nsegments > 1 && gen_chance(g, 20)) { /* adds a segment of size 0 */
         int64_t empty = gen_below(g, nsegments), other = (empty + 1) % nsegments;
         int64_t both = part[empty] + part[other];
         part[empty] = 0;

@@ -1,4 +1,4 @@
-/* Pairs: layouts with ranks, in other words, and two of one shape. */
+/* Random pairs: layouts with ranks, other texts of the same layout, and two layouts of one shape. */
 #include "gen.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ void gen_any_layout(gen_rng *g, const gen_wish *wish, gen_layout *out) {
         return;
     }
     gen_mesh_layout(g, w, out);
-    if (w->op == ORA_NONE && gen_chance(g, 4)) { /* no mesh at all: rank 0 */
+    if (w->op == ORA_NONE && gen_chance(g, 4)) { /* without a mesh: rank 0 only */
         size_t n = (size_t)snprintf(out->head, sizeof out->head, "%s[", ora_dtype_name(w->dtype));
         for (int d = 0; d < w->shape.ndim; d++)
             n += (size_t)snprintf(out->head + n, sizeof out->head - n, d ? ", %d" : "%d", (int)w->shape.size[d]);
@@ -71,7 +71,7 @@ void gen_text(const gen_layout *l, const int64_t *rank, char text[GEN_TEXT]) {
     snprintf(text + n, GEN_TEXT - n, "%s", l->tail);
 }
 
-/* The name of one axis right after '/'; how long is it? */
+/* Returns the length of an axis name directly after '/'. */
 static size_t axis_length(const char *at) {
     size_t n = 0;
     while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
@@ -107,7 +107,7 @@ static gen_wish one_side(gen_rng *g, const gen_pair_wish *w, const gen_shape *sh
     return (gen_wish){*shape, t, op, ranks, w->replicas, false};
 }
 
-/* An op for the destination: the source's where that exists, mostly. */
+/* Chooses an op for the destination: mostly that of the source, if the dtype supports it. */
 static ora_op second_op(gen_rng *g, const gen_pair_wish *w, ora_op first, ora_dtype t) {
     if (first == ORA_NONE || (w->other_op && gen_chance(g, 10))) return gen_any_op(g, t);
     return ora_op_exists(first, t) ? first : ORA_NONE;

@@ -1,4 +1,4 @@
-/* Rng: numbers, shapes, dtypes and ops by chance. */
+/* Rng: random numbers, shapes, dtypes and ops. */
 #include "gen.h"
 
 uint64_t gen_next(gen_rng *g) {
@@ -46,7 +46,8 @@ static int64_t any_size(gen_rng *g, int64_t room, int ndim) {
     return gen_between(g, 1, top);
 }
 
-/* The oracle's time goes by elements, and few of them are enough for most of what can be wrong with a plan. */
+/* Draws a shape with few elements: the oracle's time is proportional to their number, and few are enough to find most
+ * errors of a plan. */
 gen_shape gen_any_shape(gen_rng *g) {
     gen_shape s = {any_ndim(g), {0}};
     int64_t room = gen_chance(g, 15) ? 2000 : gen_between(g, 20, 120);

@@ -1,4 +1,4 @@
-/* Held: strides by style, and every element by its own address. */
+/* Held: memory of parts with different styles of strides; every element is found by its own address. */
 #include "held.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5 };
 
-/* Strides of a part whose dims are stored from slowest to fastest in `order`, each with `pad` elements between its
+/* Sets strides of a part whose dims are stored from slowest to fastest in `order`, each with `pad` elements between its
  * rows. */
 static void set_strides(held *h, const int *order, int64_t pad) {
     int64_t stride = pad ? 1 + pad % 2 : 1;
@@ -61,7 +61,7 @@ void held_free(held *h) { free(h->block); }
 
 void held_wipe(held *h) { memset(h->block, GUARD_BYTE, h->bytes); }
 
-/* The address of the i-th element of the dense part. */
+/* Returns the address of the i-th element of the dense part. */
 static unsigned char *address(const held *h, int64_t i) {
     int64_t at = h->first;
     for (int k = h->part->ndim - 1; k >= 0; k--) {

@@ -1,4 +1,4 @@
-/* Planned: making it, and the checks. */
+/* Planned: makes a plan and checks it. */
 #include "planned.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Prop: the loop over cases, and what is printed when one fails, crashes or hangs. */
+/* Prop: runs the loop over cases, and prints the case if one fails, crashes or hangs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +76,7 @@ static void start(prop_case *c, int64_t number) {
     alarm(SECONDS_PER_CASE);
 }
 
-/* Failures: the first few are shown as they come, the one with the shortest texts at the end. */
+/* Failures: the first few are printed as they occur, and the one with the shortest texts at the end. */
 typedef struct record {
     int64_t failures, shortest_number;
     size_t length;

@@ -1,4 +1,4 @@
-/* Stage: building both sides, and comparing them with what must be. */
+/* Stage: builds both sides, and compares the result with the oracle's. */
 #include "engine.h"
 #include "stage.h"
 
@@ -178,7 +178,7 @@ bool stage_done_twice(prop_case *c, stage *s, const char *when) {
     return stage_done(c, s, when);
 }
 
-/* Does the order of the contributions not matter, bit for bit? */
+/* Is the result the same, bit for bit, for any order of the contributions? */
 static bool any_order_will_do(const ora_layout *from) {
     return from->op == ORA_NONE || from->op == ORA_MIN || from->op == ORA_MAX_OP ||
            (!ora_is_float(from->dtype) && !ora_is_complex(from->dtype));
@@ -191,18 +191,18 @@ static bool can_plan(const stage *s) {
     return can;
 }
 
-/* Bytes of scratch: little, but not so little that a large tensor becomes a million messages of one element. */
+/* Draws a limit on scratch: small, but not so small that a large tensor becomes a million messages of one element. */
 static uint64_t any_ceiling(const stage *s, gen_rng *g) {
     uint64_t bytes = (uint64_t)rsh_layout_count(s->from.l) * rsh_dtype_size(rsh_layout_dtype(s->from.l));
     return bytes / 64 + (uint64_t)gen_below(g, 4096);
 }
 
-/* Reduction by node and a ceiling, where the plan can do it. */
+/* Sometimes chooses reduction by node and a limit on scratch, if the plan supports them. */
 static void maybe_more(stage *s, gen_rng *g) {
-    bool replicas = ora_has_replicas(s->from.o); /* which of them is taken is not the oracle's business */
+    bool replicas = ora_has_replicas(s->from.o); /* the oracle does not know which replica is read */
     if ((!replicas || any_order_will_do(s->from.o)) && gen_chance(g, 50)) {
         s->opts.reduce = RSH_REDUCE_BY_NODE;
-        s->opts.ranks_per_node = gen_between(g, 1, 5); /* otherwise it may be the comm's own map */
+        s->opts.ranks_per_node = gen_between(g, 1, 5); /* otherwise the comm's own map may be used */
         if (replicas && s->like == ORA_BITS) s->like = ORA_ZEROS;
     }
     if (gen_chance(g, 25)) {

@@ -1,4 +1,4 @@
-/* Adjoint and backward: <A x, y> = <x, A' y> with other values on every replica, and the rule of automatic
+/* Adjoint and backward: <A x, y> = <x, A' y> with different values on every replica, and the rule of automatic
  * differentiation. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ static ora_dtype any_float(gen_rng *g) {
     return list[gen_below(g, 6)];
 }
 
-/* Two sides with these ops; floats, or the given dtype on both. */
+/* Draws two sides with these ops, with float dtypes, or with the given dtype on both. */
 static void any_pair(prop_case *c, ora_op from, ora_op to, ora_dtype t) {
     bool fixed = t != ORA_DTYPES;
     gen_wish w = {gen_any_shape(&c->rng), fixed ? t : any_float(&c->rng), from, 12, true, false};
@@ -28,7 +28,7 @@ static void any_pair(prop_case *c, ora_op from, ora_op to, ora_dtype t) {
     gen_side(&c->rng, &w, c->to);
 }
 
-/* Small whole numbers, others on each replica: sums of them are exact in every float type. */
+/* Fills a side with small whole numbers that differ between replicas; their sums are exact in every float type. */
 static void fill_apart(side *s, gen_rng *g) {
     size_t size = ora_size(s->o->dtype);
     for (int64_t i = 0; i < s->o->nparts; i++)
@@ -38,7 +38,7 @@ static void fill_apart(side *s, gen_rng *g) {
     side_show(s);
 }
 
-/* The product of the side's memory with `other`, over every rank's every part. */
+/* Returns the scalar product of the side's memory with `other`, over all parts of all ranks. */
 static long double dot(const side *s, unsigned char **other) {
     size_t size = ora_size(s->o->dtype);
     long double sum = 0;
@@ -70,7 +70,7 @@ static bool transposed(prop_case *c, stage *s, side *xbar, side *y, bool exact) 
     return true;
 }
 
-/* With or without nodes: they decide whose copy was read. */
+/* Runs with or without nodes, which determine which copy is read. */
 static bool dot_test(prop_case *c, bool exact) {
     stage s;
     side xbar = {0}, y = {0};
@@ -93,7 +93,7 @@ static bool copies(prop_case *c) {
     return dot_test(c, true);
 }
 
-/* Large enough to be spread over nodes. */
+/* Sizes that are large enough to be spread over nodes. */
 static bool broadcasts(prop_case *c) {
     gen_broadcast(&c->rng, ORA_F64, ORA_F64, c->from, c->to);
     return dot_test(c, true);
@@ -112,7 +112,7 @@ static bool averages(prop_case *c) {
     return dot_test(c, false);
 }
 
-/* Sources that are flat over replicated segments, and partial: gradient goes to the copies that were read. */
+/* Sources that are flat over replicated segments, or partial: the gradient goes to the copies that were read. */
 static bool known_pairs(prop_case *c) {
     static const char *const pair[][2] = {
         {"f32[(0/z|1)]/o on z=2,o=1,e=2 sum(e)", "f32[1] on x=2"},
@@ -125,7 +125,7 @@ static bool known_pairs(prop_case *c) {
     return dot_test(c, true);
 }
 
-/* Once more to the transpose and the map is back. */
+/* The adjoint of the adjoint is the original map. */
 static bool involution(prop_case *c) {
     stage s;
     rsh_plan *plan = NULL, *adjoint = NULL, *twice = NULL;
@@ -177,7 +177,7 @@ static bool other_ops(prop_case *c) {
            refusal(c, rsh_plan_backward, "rsh_plan_backward", ora_op_name(op));
 }
 
-/* The text without its partial. */
+/* Removes the partial from a layout's text. */
 static void strip_partial(const char *text, ora_op op, char out[GEN_TEXT]) {
     char word[16] = " ";
     strcpy(out, text);

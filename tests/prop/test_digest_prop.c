@@ -1,4 +1,4 @@
-/* Digest: one number for the values and their places, whatever the layout. */
+/* Digest: the same number for the same values at the same positions, in any layout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static bool digest_by_ranks(prop_case *c, const side *s, rsh_digest local) {
     return true;
 }
 
-/* The digest of these values in this layout. */
+/* Computes the digest of these values in this layout. */
 static bool digest_of(prop_case *c, const char *text, const unsigned char *value, bool ranks, rsh_digest *out) {
     side s;
     bool ok = side_new(&s, c, text, true);
@@ -104,7 +104,7 @@ static bool every_layout(prop_case *c) {
     return ok;
 }
 
-/* Changes that must be seen.  False: there is nothing to change here. */
+/* A change that must be detected; returns false if there is nothing to change. */
 typedef bool (*change_fn)(gen_rng *g, const tensor *t, unsigned char *value);
 
 static bool swap_two(gen_rng *g, const tensor *t, unsigned char *value) {
@@ -160,7 +160,7 @@ static bool changes(prop_case *c) {
     return ok;
 }
 
-/* Two parts of equal size and other content; -1: none. */
+/* Finds a part of equal size with different content; -1: none. */
 static int64_t other_part(const side *s, int64_t i) {
     for (int64_t j = i + 1; j < s->o->nparts; j++) {
         size_t bytes = (size_t)s->o->part[j].count * ora_size(s->o->dtype);
@@ -198,7 +198,7 @@ static bool exchanges(prop_case *c) {
     return ok;
 }
 
-/* Replicas count once: they may not even be looked at twice. */
+/* Replicas count once, and later replicas must not even be read. */
 static bool replicas(prop_case *c) {
     tensor t = any_tensor(&c->rng);
     rsh_digest one, many;

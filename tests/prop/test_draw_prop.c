@@ -1,4 +1,4 @@
-/* Scenes of random moves against the oracle: who holds each cell that is drawn, and where it comes from. */
+/* Scenes of random moves compared with the oracle: which rank holds each drawn cell, and where the cell comes from. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void directions(const json_t *scene, direction out[DIRECTIONS]) {
     }
 }
 
-/* The first or the last element of a cell. */
+/* Returns the first or the last element of a cell. */
 static int64_t element_of(const ora_layout *l, const direction d[DIRECTIONS], const int *cell, bool last) {
     int64_t index[ORA_MAX] = {0};
     for (int i = 0; i < DIRECTIONS; i++)
@@ -92,7 +92,7 @@ static bool in_gap(const direction d[DIRECTIONS], const int *cell) {
     return cell[0] == d[0].gap || cell[1] == d[1].gap || cell[2] == d[2].gap;
 }
 
-/* Calls fn for each cell of each rectangle of a list by slices. */
+/* State of calling fn for each cell of each rectangle of a list by slices. */
 typedef struct visit {
     prop_case *c;
     const planned *p;
@@ -100,7 +100,7 @@ typedef struct visit {
     const ora_layout *l;
     const json_t *holders;
     direction d[DIRECTIONS];
-    int64_t seen; /* cells outside of gaps */
+    int64_t seen; /* number of cells outside of gaps */
 } visit;
 typedef bool (*cell_fn)(visit *v, const json_t *rect, const int *cell);
 
@@ -122,7 +122,7 @@ static bool held_cell(visit *v, const json_t *rect, const int *cell) {
     return cell_is_held(v->c, v->l, v->d, cell, json_array_get(v->holders, (size_t)number(rect, 4)));
 }
 
-/* How many cells outside of gaps anybody holds. */
+/* Counts the cells outside of gaps that some rank holds. */
 static int64_t cells_held(const visit *v) {
     int64_t n = 0;
     for (int k = 0; k < v->d[2].n; k++)
@@ -152,7 +152,7 @@ static int64_t first_rank(const json_t *holders) {
     return number(json_array_get(json_object_get(holders, "ranks"), 0), 0);
 }
 
-/* Without partials: the first holder keeps what it had, and gets the rest from those that had it. */
+/* Without partials: the first holder keeps what it had, and gets the rest from ranks that had it. */
 static bool origin_cell(visit *v, const json_t *rect, const int *cell) {
     enum { STAYS = 1, MOVES = 2 };
     const ora_layout *before = v->p->from_o;

@@ -1,4 +1,5 @@
-/* Forms: a layout's text with random holes, filled with its own shape, is the layout again. */
+/* Forms: a layout's text in which random values are replaced by holes, filled with the layout's shape, gives the layout
+ * again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +11,11 @@
 
 #include "prop.h"
 
-/* In canonical text the size of a dim or segment follows one of these; numbers of rules and sizes in braces do not. */
+/* In canonical text the size of a dim or segment follows one of these characters; numbers of rules and sizes in braces
+ * do not. */
 static bool starts_a_size(const char *at) { return *at >= '0' && *at <= '9' && strchr("[ (|", at[-1]); }
 
-/* The dims, from "[" on, with some sizes gone: at most one in each dim. */
+/* Copies the dims, from "[" on, without some sizes: at most one is removed in each dim. */
 static const char *punch_dims(prop_case *c, const char *from, char **to) {
     bool done = false;
     while (*from != ']') {
@@ -35,7 +37,7 @@ static bool is_plain(const rsh_layout_desc *desc) {
     return !desc->is_boxes && !desc->has_order;
 }
 
-/* The text of `l` as a form: without a dtype, with holes or as [...], with no mesh if `no_mesh`. */
+/* Writes the text of `l` as a form: without a dtype, with holes or as [...], and without a mesh if `no_mesh`. */
 static void punch(prop_case *c, const rsh_layout *l, bool no_mesh, char *to) {
     const char *from = rsh_layout_text(l);
     if (gen_chance(&c->rng, 50)) {
@@ -69,7 +71,7 @@ static bool fills_to(prop_case *c, const rsh_form *f, const rsh_layout *l) {
     return same;
 }
 
-/* One more in a dim is filled where that dim is a hole that takes any size, and refused at a place otherwise. */
+/* If one dim is larger by one, filling works if that dim is a hole of any size; otherwise the error has a position. */
 static bool answers_another_shape(prop_case *c, const rsh_form *f, const rsh_layout *l) {
     int64_t shape[RSH_MAX_NDIM];
     int ndim = rsh_layout_ndim(l), d = (int)gen_below(&c->rng, ndim);

@@ -1,4 +1,5 @@
-/* Gen: how often random pairs of layouts have what once hid a bug; a change of the generators must not make it rare. */
+/* Gen: counts how often random pairs of layouts have features that once hid a bug, so that a change of the generators
+ * cannot make them rare. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ typedef struct features {
     bool empty_segment, single_axis, flat, flat_over_replicas, boxes, partial;
 } features;
 
-/* The end of the group that begins at `at`, which is a parenthesis. */
+/* Returns the end of the group that begins with the parenthesis at `at`. */
 static const char *group_end(const char *at) {
     int depth = 0;
     do depth += (*at == '(') - (*at == ')');
@@ -25,7 +26,7 @@ static const char *group_end(const char *at) {
     return at;
 }
 
-/* (8|0|4/x): sizes stand after the parenthesis and after each bar. */
+/* Sizes of segments, as in (8|0|4/x), follow the parenthesis and each bar. */
 static void look_at_segments(const char *at, const char *end, features *f) {
     for (; at < end; at++)
         if ((*at == '(' || *at == '|') && at[1] == '0' && !strchr("0123456789", at[2])) f->empty_segment = true;
@@ -33,7 +34,7 @@ static void look_at_segments(const char *at, const char *end, features *f) {
 
 static bool has(const char *from, const char *end, char what) { return memchr(from, what, (size_t)(end - from)); }
 
-/* Do segments have cuts of their own?  Then some of them are replicated along axes that cut others. */
+/* Do segments have their own cuts, so that some of them are replicated along axes that cut others? */
 static bool look_at_dims(const char *text, const char *end, features *f) {
     bool own = false;
     for (const char *at = strchr(text, '['); at < end; at++) {

@@ -1,4 +1,4 @@
-/* Layouts against the oracle: text that round-trips, parts that tile, and every question about a part. */
+/* Layouts compared with the oracle: canonical text, parts that tile the tensor, and every getter of a part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void both_free(both *b) {
     *b = (both){0};
 }
 
-/* A random layout of any form, partial in one of four. */
+/* Draws a layout of any form; one of four is partial. */
 static void any_layout(prop_case *c) {
     char other[GEN_TEXT];
     gen_pair_wish w = {30, 30, true, true, 12, false};
@@ -307,8 +307,8 @@ static bool stands_in(const rsh_ranked_box *box, int64_t rank) {
     return false;
 }
 
-/* Entries of the oracle that follow each other with the same box were written as one box on several ranks, or, where a
- * rank has it again, as two. */
+/* Describes boxes.  Adjacent entries of the oracle with the same box were written as one box on several ranks; if a
+ * rank has it twice, as two boxes. */
 static void describe_boxes(const ora_layout *o, built *b) {
     b->desc.is_boxes = true;
     b->desc.boxes = b->box;
@@ -357,7 +357,7 @@ static bool from_values(prop_case *c) {
     return ok;
 }
 
-/* The elements of every rank, one part after the other: what it holds, however it is split. */
+/* Compares the elements of every rank, one part after the other: what it holds, however it is split. */
 static bool same_holdings(const ora_layout *a, const ora_layout *b) {
     for (int64_t r = 0; r < GEN_MAX_ROLES; r++) {
         int64_t i = 0, j = 0, x = 0, y = 0;
@@ -372,7 +372,7 @@ static bool same_holdings(const ora_layout *a, const ora_layout *b) {
     return true;
 }
 
-/* Small enough that two layouts often hold the same. */
+/* Draws layouts that are so small that two of them often hold the same elements. */
 static void small_pair(prop_case *c) {
     gen_wish w = {
         .shape = {.ndim = (int)gen_between(&c->rng, 1, 2)}, .dtype = ORA_F32, .max_ranks = 3, .replicas = true};
@@ -387,7 +387,8 @@ static void small_pair(prop_case *c) {
 
 static bool same_parts_check(prop_case *c, const both *a, const both *b) {
     bool strict = ora_same_parts(a->o, b->o), found = rsh_layout_same_parts(a->l, b->l);
-    if (strict != same_holdings(a->o, b->o)) return true; /* empty parts or other boundaries: either answer will do */
+    /* with empty parts or other boundaries either answer is allowed */
+    if (strict != same_holdings(a->o, b->o)) return true;
     PROP(c, found == strict, "same_parts says %d, the oracle %d", found, strict);
     PROP(c, rsh_layout_same_parts(b->l, a->l) == found, "same_parts is not symmetric");
     PROP(c, rsh_layout_equal(a->l, b->l) == !strcmp(rsh_layout_text(a->l), rsh_layout_text(b->l)),

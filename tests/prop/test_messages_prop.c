@@ -1,4 +1,5 @@
-/* Messages against direct transport: the same bytes, under any ceiling, with the scratch that was stated. */
+/* Messages compared with direct transport: the same bytes, with any limit, and with the scratch that the plan
+ * states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 
 enum { MOST = 3, MANY_PARTS = MOST * GEN_MAX_BOXES * GEN_MAX_ROLES, RUNS = 3 };
 
-/* Some tensors, there and (adjoint) back. */
+/* Several tensors, moved forward and (adjoint) back. */
 typedef struct crowd {
     int n, nranks;
     bool adjoint;
@@ -34,7 +35,7 @@ static ora_dtype any_float(gen_rng *g) {
     return list[gen_below(g, 4)];
 }
 
-/* What has an adjoint: floats; copies, sum and avg. */
+/* Draws a pair that has an adjoint: floats; copies, sum and avg. */
 static void linear_pair(gen_rng *g, char from[GEN_TEXT], char to[GEN_TEXT]) {
     ora_op op = gen_chance(g, 50) ? ORA_SUM : ORA_AVG;
     bool source_is_partial = gen_chance(g, 30);
@@ -94,7 +95,7 @@ static uint64_t least_ceiling(const crowd *w) {
     return low;
 }
 
-/* None, the least, or something above it. */
+/* Draws a limit: none, the least possible, or something above it. */
 static void any_ceiling(crowd *w, prop_case *c) {
     static const uint64_t more[] = {0, 0, 1, 3, 8, 17, 64, 200, 1000, 5000};
     if (gen_chance(&c->rng, 20)) return;
@@ -102,7 +103,7 @@ static void any_ceiling(crowd *w, prop_case *c) {
     w->opts.has_max_scratch = true;
 }
 
-/* The parts of one rank (or of all: rank < 0), tensor after tensor. */
+/* Lists the parts of one rank (or of all if rank < 0), tensor by tensor. */
 static rsh_memory *list_parts(crowd *w, bool sources, int64_t rank) {
     rsh_memory *out = prop_alloc(MANY_PARTS * sizeof *out);
     int64_t n = 0;
@@ -114,7 +115,7 @@ static rsh_memory *list_parts(crowd *w, bool sources, int64_t rank) {
     return out;
 }
 
-/* What direct transport makes of it is what must come. */
+/* Stores the result of direct transport as the expected one. */
 static bool expect(prop_case *c, crowd *w) {
     rsh_plan *plan = NULL;
     rsh_plan_opts opts = w->opts;
@@ -141,7 +142,7 @@ static rsh_status run_in_pieces(rsh_exec *e) {
     return status == RSH_OK ? rsh_exec_wait(e) : status;
 }
 
-/* Messages never read a destination of somebody else, so a rank may wipe its own at any time. */
+/* Overwrites a rank's destinations: messages never read another rank's destination, so this is allowed at any time. */
 static void wipe(crowd *w, int64_t rank) {
     for (int i = 0; i < w->n; i++) {
         side *s = destination(w, i);

@@ -1,4 +1,4 @@
-/* Plans against the oracle's counts, and every number of a plan against every other. */
+/* Plans compared with counts of the oracle, and all numbers of a plan compared with each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static bool between_nodes_check(prop_case *c, const planned *p, int64_t per_node
     return nothing_more_than_needed(c, p) && totals_are_those_of_the_matrix(c, p) && ranks_agree_with_the_matrix(c, p);
 }
 
-/* What rank r needs and no rank of its node holds, in bytes. */
+/* Returns the bytes that rank r needs and no rank of its node holds. */
 static int64_t far_bytes(const planned *p, int64_t r, int64_t per_node) {
     size_t a = ora_size(p->from_o->dtype), b = ora_size(p->to_o->dtype);
     int64_t missing = 0;
@@ -65,7 +65,7 @@ static int64_t far_bytes(const planned *p, int64_t r, int64_t per_node) {
     return missing * (int64_t)(a < b ? a : b);
 }
 
-/* Nobody takes from another node what its own node holds. */
+/* Checks that no rank takes from another node what its own node holds. */
 static bool near_first(prop_case *c, const planned *p, int64_t per_node) {
     for (int64_t r = 0; r < RANKS; r++) {
         int64_t far = 0;
@@ -139,7 +139,7 @@ static bool fingerprints(prop_case *c) {
     return true;
 }
 
-/* "[4,5]" without blanks, as a sentence may have it. */
+/* Writes "[4,5]" without blanks, as error messages do. */
 static void shape_text(const ora_layout *l, char out[256]) {
     size_t n = (size_t)snprintf(out, 256, "[");
     for (int d = 0; d < l->ndim; d++) n += (size_t)snprintf(out + n, 256 - n, d ? ",%d" : "%d", (int)l->shape[d]);
@@ -179,7 +179,7 @@ static bool other_shape(prop_case *c) {
     return ok;
 }
 
-/* Under a ceiling a plan either stays below it or is refused, and more room never hurts. */
+/* With a limit, a plan either stays below it or is an error, and a higher limit is never worse. */
 static bool ceiling_check(prop_case *c, planned *p, bool messages) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     bool fits = false;

@@ -1,4 +1,4 @@
-/* Relabel: the best permutation of the destination's ranks, against all permutations. */
+/* Relabel: the best permutation of the destination's ranks, compared with all permutations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,14 +32,14 @@ static bool rotated_check(prop_case *c, const rsh_layout *from, const rsh_layout
     return ok;
 }
 
-/* Any layout, and the same with every rank's role given to the next rank. */
+/* Draws a layout, and the same layout with every rank's role given to the next rank. */
 static bool rotated(prop_case *c) {
     ora_dtype t = gen_any_dtype(&c->rng);
     gen_wish w = {gen_any_shape(&c->rng), t, ORA_NONE, 12, true, false};
     gen_layout l;
     int64_t rank[GEN_MAX_ROLES], next[GEN_MAX_ROLES];
     gen_any_layout(&c->rng, &w, &l);
-    if (!l.is_boxes && !l.mesh[0]) return true; /* one rank: nothing to rotate */
+    if (!l.is_boxes && !l.mesh[0]) return true; /* one rank: there is nothing to rotate */
     gen_ranks(&c->rng, l.nroles, rank);
     for (int i = 0; i < l.nroles; i++) next[i] = rank[(i + 1) % l.nroles];
     gen_text(&l, rank, c->from);
@@ -59,9 +59,9 @@ typedef struct family {
     ora_layout *from_o[MOST_TENSORS], *to_o[MOST_TENSORS];
     rsh_layout *from[MOST_TENSORS], *to[MOST_TENSORS], *better[MOST_TENSORS];
     int nranks;
-    int64_t rank[GEN_MAX_ROLES];           /* of the destinations */
-    int64_t keeps[MOST_RANKS][MOST_RANKS]; /* bytes that stay if rank j takes the place of rank i */
-    int64_t needs;                         /* bytes of all places */
+    int64_t rank[GEN_MAX_ROLES];           /* ranks of the destinations */
+    int64_t keeps[MOST_RANKS][MOST_RANKS]; /* bytes that do not move if rank j takes the place of rank i */
+    int64_t needs;                         /* bytes of all parts together */
 } family;
 
 static void count_places(family *f) {
@@ -78,7 +78,7 @@ static void count_places(family *f) {
     }
 }
 
-/* The most that can stay, trying every permutation. */
+/* Returns the most bytes that need not move, by trying every permutation. */
 static int64_t most_kept(const family *f, int i, unsigned taken) {
     int64_t best = 0;
     if (i == f->nranks) return 0;
@@ -90,7 +90,7 @@ static int64_t most_kept(const family *f, int i, unsigned taken) {
     return best;
 }
 
-/* n tensors; the destinations of all are on the same ranks, in the same order or not. */
+/* Draws n tensors.  The destinations of all are on the same ranks, in the same order or not. */
 static bool family_new(prop_case *c, family *f, int n, bool same_order) {
     gen_layout l;
     gen_shape shape = gen_any_shape(&c->rng);

@@ -1,4 +1,4 @@
-/* Moves against the oracle, through every door, with any strides and options. */
+/* Moves compared with the oracle, through every public function, with any strides and options. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static const door *any_door(gen_rng *g) {
     return i < LOCAL_DOORS && !engine_is_job() ? &local_doors[i] : &rank_doors[i % RANK_DOORS];
 }
 
-/* A NaN of a reduction has the same bits on every engine, wherever the element stands in vector and tail. */
+/* A NaN of a reduction has the same bits on every engine, in vector loops and in remainders. */
 static bool any_bits_reduced(prop_case *c) {
     const gen_pair_wish partial = {100, 20, false, true, 12, gen_chance(&c->rng, 5)};
     through = any_door(&c->rng);
@@ -53,7 +53,7 @@ static void reductions_of_any_bits_give_the_oracles_bits(void **state) {
     prop_run("any bits", 250, any_bits_reduced);
 }
 
-/* Large enough for the kernels that small parts never reach. */
+/* Draws sizes that are large enough for kernels which small parts never use. */
 static bool any_door_large(prop_case *c) {
     static const gen_pair_wish large = {30, 30, false, true, 6, true};
     through = any_door(&c->rng);
@@ -97,13 +97,14 @@ static bool agreed(prop_case *c, const agreement *a) {
     return true;
 }
 
-/* The plain C types, which are those that allreduce does. */
+/* Uses the plain C types, which are the dtypes that allreduce supports. */
 static bool any_allreduce(prop_case *c) {
     agreement *a = prop_alloc(sizeof *a);
     do a->t = gen_any_dtype(&c->rng);
     while (ora_is_complex(a->t) || (ora_is_float(a->t) && ora_size(a->t) < 4));
     a->op = gen_any_op(&c->rng, a->t);
-    a->nranks = engine_ranks(engine_is_job() ? GEN_MAX_ROLES : (int)gen_between(&c->rng, 1, 6)); /* all of a job */
+    /* in a job, all ranks */
+    a->nranks = engine_ranks(engine_is_job() ? GEN_MAX_ROLES : (int)gen_between(&c->rng, 1, 6));
     a->count = gen_between(&c->rng, 1, MOST_REDUCED);
     for (int r = 0; r < a->nranks; r++)
         for (int64_t i = 0; i < a->count; i++)
@@ -181,7 +182,7 @@ static rsh_status many_on_rank(void *ctx, rsh_comm *comm) {
     return status;
 }
 
-/* The parts of one rank (or of all: rank < 0), tensor after tensor. */
+/* Lists the parts of one rank (or of all if rank < 0), tensor by tensor. */
 static int64_t list_parts(const crowd *w, bool sources, int64_t rank, rsh_memory *out) {
     int64_t n = 0;
     for (int i = 0; i < w->n; i++) {
@@ -243,7 +244,7 @@ static bool many(prop_case *c) {
 
 static void many_tensors_move_in_one_plan(void **state) { (void)state; prop_run("many", 200, many); }
 
-/* Several execs of one comm, run in turn, with other values the second time. */
+/* Binds several execs of one comm, which run in turn, with different values the second time. */
 static rsh_status bind_each(crowd *w, rsh_comm *comm, rsh_plan **plan, rsh_exec **e) {
     rsh_status status = RSH_OK;
     for (int i = 0; i < w->n && status == RSH_OK; i++) {
@@ -274,7 +275,7 @@ static rsh_status interleaved_on_rank(void *ctx, rsh_comm *comm) {
     return status;
 }
 
-/* All begun, then waited for in an order that is this rank's own. */
+/* Begins all runs, then waits for them in an order that differs between ranks. */
 static rsh_status begun_together(crowd *w, rsh_exec **e, int rank) {
     rsh_status status = RSH_OK;
     for (int i = 0; i < w->n && status == RSH_OK; i++) status = rsh_exec_begin(e[i]);
@@ -324,7 +325,7 @@ static void several_runs_at_once_may_be_waited_for_in_any_order(void **state) {
     prop_run("together", 100, together);
 }
 
-/* The same tensor whole on one rank. */
+/* Writes the layout of the same tensor, whole on one rank. */
 static void whole_text(const char *text, int root, char out[GEN_TEXT]) {
     ora_layout *l = ora_parse(text);
     size_t n = (size_t)snprintf(out, GEN_TEXT, "%s[", ora_dtype_name(l->dtype));
@@ -449,7 +450,7 @@ static bool other_op(prop_case *c) {
 
 static void one_partial_op_does_not_become_another(void **state) { (void)state; prop_run("other_op", 40, other_op); }
 
-/* One test per door, named after it. */
+/* Adds one test per door, with the name of the door. */
 static int add_doors(const door *list, int n, struct CMUnitTest *out) {
     for (int i = 0; i < n; i++)
         out[i] = (struct CMUnitTest){list[i].name, the_oracles_bytes_arrive, NULL, NULL, (void *)(uintptr_t)&list[i]};
@@ -470,7 +471,7 @@ int main(void) {
         cmocka_unit_test(one_partial_op_does_not_become_another),
     };
     struct CMUnitTest tests[LOCAL_DOORS + RANK_DOORS + sizeof others / sizeof *others];
-    int n = engine_is_job() ? 0 : add_doors(local_doors, LOCAL_DOORS, tests); /* those need no ranks */
+    int n = engine_is_job() ? 0 : add_doors(local_doors, LOCAL_DOORS, tests); /* local doors need no ranks */
     n += add_doors(rank_doors, RANK_DOORS, tests + n);
     memcpy(tests + n, others, sizeof others);
     return _cmocka_run_group_tests("the oracle's bytes arrive through every door", tests,

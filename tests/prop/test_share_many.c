@@ -1,5 +1,5 @@
-/* Shares of some ranks of plans that have hundreds to thousands of them, element by element, and both ends of what
- * passes between two ranks against each other. */
+/* Shares of some ranks of plans with hundreds to thousands of ranks: checked element by element, and both ends of the
+ * transfers between two ranks compared with each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,21 +12,22 @@
 #include "both_ends.h"
 #include "drawn.h"
 
-enum { ASKED = 3, MOST_SLOTS = 60000, MOST_ENDS = 300000 }; /* ranks of a case; elements that are looked at */
+/* ranks that are examined in a case; most elements that are examined */
+enum { ASKED = 3, MOST_SLOTS = 60000, MOST_ENDS = 300000 };
 
-/* Who writes each element of a part or of scratch. */
+/* Which transfer writes each element of a part or of scratch. */
 typedef struct table {
     int64_t n;
-    const rsh_transfer **writer; /* owned, by element; NULL: too many */
-    int64_t *element;            /* owned: of the tensor; of scratch only */
+    const rsh_transfer **writer; /* owned: the transfer for each element; NULL: there are too many elements */
+    int64_t *element;            /* owned: element of the tensor for each element; only for scratch */
 } table;
 
 /* A share with its tables: one for each part of the destination, and one for scratch. */
 typedef struct asked {
     rsh_share *share;
     int64_t nparts;
-    drawn_part scratch; /* stands for scratch: flat, of elements that the share tells */
-    table *table;       /* owned, nparts + 1 */
+    drawn_part scratch; /* scratch as a flat part, whose elements the share determines */
+    table *table;       /* owned: [nparts + 1] */
 } asked;
 
 typedef struct many {
@@ -34,15 +35,15 @@ typedef struct many {
     rsh_plan *plan;
     rsh_plan_opts opts;
     int64_t node[DRAWN_NAMES];
-    bool keeps, reduces; /* partial positions move each on its own, or are combined */
-    bool transposed;     /* the plan is the adjoint of the one from `to` to `from` */
-    bool sends_have_all; /* sends may list other ranks' contributions, too */
-    asked *asked[DRAWN_NAMES];           /* by rank; NULL: not asked for so far */
-    int64_t seen[DRAWN_NAMES], sight;    /* contributions of the element at hand have the number of it */
-    int64_t told[DRAWN_NAMES][3], ntold; /* bytes that each rank sends, receives and keeps, by sums */
+    bool keeps, reduces; /* keeps: partial positions move separately; reduces: they are combined */
+    bool transposed;     /* the plan is the adjoint of the plan from `to` to `from` */
+    bool sends_have_all; /* sends may also list other ranks' contributions */
+    asked *asked[DRAWN_NAMES];           /* by rank; NULL: not examined yet */
+    int64_t seen[DRAWN_NAMES], sight;    /* the contributions of the current element are marked with its number */
+    int64_t told[DRAWN_NAMES][3], ntold; /* bytes that each rank sends, receives and keeps, computed as sums */
 } many;
 
-/* ---- where a transfer's elements lie ---- */
+/* ---- the position of a transfer's elements ---- */
 
 static bool next_round(const rsh_transfer *t, int64_t *at) {
     for (int l = t->nloops - 1; l >= 0; l--) {
@@ -52,7 +53,7 @@ static bool next_round(const rsh_transfer *t, int64_t *at) {
     return false;
 }
 
-/* The element of the tensor at the end of a transfer that is in a part; -1: nowhere. */
+/* Returns the element of the tensor at one end of a transfer in a part; -1: it is outside. */
 static int64_t element_at(many *m, const rsh_transfer *t, const rsh_transfer_end *end, const int64_t *at,
                           const drawn_part **part) {
     *part = drawn_part_of(end->in_dst ? &m->to : &m->from, end->rank, end->part);
@@ -104,12 +105,12 @@ static bool reads_others(const rsh_transfer *t) {
 }
 
 static int64_t count_into(const rsh_share *s) { return s->ncopies + s->nreceives; }
-/* Number i of the transfers into the rank, copies first. */
+/* Returns transfer i into the rank, copies first. */
 static const rsh_transfer *into(const rsh_share *s, int64_t i) {
     return i < s->ncopies ? &s->copies[i] : &s->receives[i - s->ncopies];
 }
 
-/* Copies need no other rank, receives do, sends go elsewhere. */
+/* Copies need no other rank, receives do, and sends go to other ranks. */
 static bool enter_lists(prop_case *c, many *m, asked *a) {
     const rsh_share *s = a->share;
     for (int64_t i = 0; i < count_into(s); i++) {
@@ -137,7 +138,7 @@ static void new_tables(many *m, asked *a) {
     }
 }
 
-/* The share of a rank, with every element of its destination written exactly once. */
+/* Computes the share of a rank, and checks that every element of its destination is written exactly once. */
 static bool ask(prop_case *c, many *m, int64_t rank, asked **out) {
     PROP(c, rank >= 0 && rank < DRAWN_NAMES, "there is no rank %lld", (long long)rank);
     *out = m->asked[rank];
@@ -160,15 +161,15 @@ static void free_asked(asked *a) {
     free(a);
 }
 
-/* ---- what an element is made of ---- */
+/* ---- the sources of an element ---- */
 
-/* One element of a transfer, at these rounds of its loops. */
+/* One element of a transfer, at the given indices of its loops. */
 typedef struct look {
     const rsh_transfer *t;
     const int64_t *at;
     int64_t element;
-    const drawn_part *dst; /* NULL: scratch */
-    int64_t lowest, n;     /* position of the last source, and how many contributions there were */
+    const drawn_part *dst; /* NULL: the element is in scratch */
+    int64_t lowest, n;     /* position of the last source, and number of contributions so far */
 } look;
 
 static bool add_position(prop_case *c, many *m, look *k, int64_t position) {
@@ -179,7 +180,7 @@ static bool add_position(prop_case *c, many *m, look *k, int64_t position) {
     return true;
 }
 
-/* Sources come in the order of their positions, of several contributions that of the lowest. */
+/* Checks that sources are in the order of their positions; a combined source counts at its lowest position. */
 static bool comes_next(prop_case *c, look *k, int64_t lowest) {
     PROP(c, lowest > k->lowest, "rank %lld combines element %lld out of order", (long long)k->t->dst.rank,
          (long long)k->element);
@@ -187,7 +188,7 @@ static bool comes_next(prop_case *c, look *k, int64_t lowest) {
     return true;
 }
 
-/* A source, or a destination that an earlier stage wrote. */
+/* Reads a source part, or a destination part that an earlier stage wrote. */
 static bool read_part(prop_case *c, many *m, look *k, const rsh_transfer_end *end) {
     const drawn_part *part;
     int64_t element = element_at(m, k->t, end, k->at, &part);
@@ -205,7 +206,7 @@ static bool read_part(prop_case *c, many *m, look *k, const rsh_transfer_end *en
     return true;
 }
 
-/* What a node combined: the contributions to it are this element's. */
+/* Reads what a node has combined: its contributions must be those of this element. */
 static bool read_scratch(prop_case *c, many *m, look *k, const rsh_transfer_end *end) {
     asked *a;
     if (!ask(c, m, end->rank, &a)) return false;
@@ -224,7 +225,7 @@ static bool read_scratch(prop_case *c, many *m, look *k, const rsh_transfer_end 
     return true;
 }
 
-/* Does the part get the identity of its op? */
+/* Returns whether the part is filled with the identity of its op. */
 static bool is_filled(const many *m, const drawn_part *p) {
     return m->to.desc.op != RSH_OP_NONE && m->to.desc.op != RSH_OP_AVG && !m->keeps && p->partial > 0;
 }
@@ -283,7 +284,8 @@ static int tell(void *ctx, int64_t rank, int64_t sent, int64_t received, int64_t
     return 0;
 }
 
-/* What a share sends, receives and keeps is what sums over all ranks say, which are found without shares. */
+/* Checks that the bytes a share sends, receives and keeps equal the sums over all ranks, which are computed without
+ * shares. */
 static bool bytes_are_as_told(prop_case *c, const many *m, const rsh_share *s) {
     int64_t sent = 0, received = 0, kept = 0;
     for (int64_t i = 0; i < s->nsends; i++)
@@ -302,7 +304,8 @@ static bool bytes_are_as_told(prop_case *c, const many *m, const rsh_share *s) {
 
 /* ---- a case ---- */
 
-/* Neighbours of a rank, and one that may be none: of the first, the last and any transfer of either list. */
+/* Picks neighbours of a rank (the first, the last and a random transfer of either list), and one rank that may not be a
+ * neighbour. */
 static int pick_peers(prop_case *c, const many *m, const rsh_share *s, int64_t *peer) {
     int n = 0;
     for (int i = 0; i < 3 && s->nreceives; i++) {
@@ -328,8 +331,8 @@ static bool check_rank(prop_case *c, many *m, int64_t rank) {
     return bytes_are_as_told(c, m, a->share) && check_elements(c, m, a);
 }
 
-/* No nodes, nodes of consecutive ranks, or any map.  What few ranks have and many want is spread over nodes, and shares
- * of large plans that do so take too long to ask for them at random. */
+/* Draws no nodes, nodes of consecutive ranks, or a random map.  If few ranks have elements that many need, these are
+ * spread over nodes; then shares of large plans take too long to compute for random ranks. */
 static void any_nodes(prop_case *c, many *m, bool may_spread) {
     bool by_node = m->opts.reduce == RSH_REDUCE_BY_NODE;
     bool spreads = rsh_layout_nranks(m->from.layout) < 64 && rsh_layout_nranks(m->to.layout) > 300;
@@ -343,13 +346,13 @@ static void any_nodes(prop_case *c, many *m, bool may_spread) {
              (long long)n, by_node ? ", reduced by node" : "");
 }
 
-/* Are bytes of ranks added up, and not found by a walk over all shares? */
+/* Are the bytes of ranks computed as sums, and not by a walk over all shares? */
 static bool has_sums(const many *m) {
     return m->opts.reduce == RSH_REDUCE_IN_ORDER && !m->transposed && !drawn_has_own_cuts(&m->from) &&
            !drawn_has_own_cuts(&m->to);
 }
 
-/* A rank of a layout, with a part that is not empty if one is soon found. */
+/* Returns a rank of a layout, with a non-empty part if one is found quickly. */
 static int64_t any_rank(gen_rng *g, drawn *d) {
     int64_t rank = 0;
     for (int tries = 0; tries < 5; tries++) {
@@ -431,14 +434,14 @@ static bool transposed(prop_case *c) {
     drawn_pair_wish w = {.ranks = 400, .elements = 200000, .copies = 4, .crossed = 70, .plain = true};
     return of_pair(c, &w, RSH_REDUCE_IN_ORDER, true);
 }
-/* Parts of several pieces are costly here. */
+/* Parts with several pieces are expensive here. */
 static bool by_node(prop_case *c) {
     drawn_pair_wish w = {.partial = true, .ranks = 240, .elements = 10000, .copies = 240, .crossed = 50, .plain = true};
     if (gen_chance(&c->rng, 20)) w.plain = false, w.ranks = 60;
     return of_pair(c, &w, RSH_REDUCE_BY_NODE, false);
 }
 
-/* What every run has to see: each rank exchanges something with hundreds or thousands of others. */
+/* Cases that every run includes: each rank exchanges elements with hundreds or thousands of others. */
 static bool known(prop_case *c) {
     static const char *const text[][2] = {
         {"f32[3000/x, 3000] on x=3000", "f32[3000, 3000/x] on x=3000"},

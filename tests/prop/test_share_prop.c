@@ -1,4 +1,4 @@
-/* Shares: the transfers of every rank against the oracle, element by element, and against the totals. */
+/* Shares: the transfers of every rank compared with the oracle, element by element, and with the totals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,22 +10,22 @@
 
 #include "planned.h"
 
-/* What the shares of all ranks say. */
+/* Sums over the shares of all ranks. */
 typedef struct counted {
-    int64_t received[RANKS][RANKS], sent[RANKS][RANKS]; /* [source][destination], bytes */
-    int64_t **times; /* by part of `to` and element of it: how often it is written */
+    int64_t received[RANKS][RANKS], sent[RANKS][RANKS]; /* bytes at [source][destination] */
+    int64_t **times; /* for each part of `to` and each of its elements: how often it is written */
 } counted;
 
-/* The number of a rank's part in the oracle's list. */
+/* Returns the number of a rank's part in the oracle's list. */
 static int64_t find_part(const ora_layout *l, int64_t rank, int64_t number) {
     for (int64_t i = 0; i < l->nparts; i++)
         if (l->part[i].rank == rank && l->part[i].number == number) return i;
     return -1;
 }
 
-/* One end of a transfer in the dense part that the oracle knows. */
+/* One end of a transfer, in the dense part of the oracle. */
 typedef struct placed {
-    int64_t index; /* of the part */
+    int64_t index; /* index of the part */
     const ora_part *part;
     int64_t offset, rounds[RSH_MAX_LOOPS];
 } placed;
@@ -41,7 +41,7 @@ static bool place(prop_case *c, const planned *p, const rsh_transfer *t, const r
     return true;
 }
 
-/* Every element of the part at hand must be the same element of the tensor as the destination's. */
+/* Checks that every source element is the same element of the tensor as the destination element. */
 static bool sources_match(prop_case *c, const rsh_transfer *t, const placed *src, const int64_t *at, int64_t element) {
     for (int64_t i = 0; i < t->nsrc; i++) {
         int64_t k = src[i].offset;
@@ -62,7 +62,7 @@ static bool next_round(const rsh_transfer *t, int64_t *at) {
     return false;
 }
 
-/* Contributions are all of them, in the order of their positions. */
+/* Checks that there are all contributions, in the order of their positions. */
 static bool contributions_are_in_order(prop_case *c, const planned *p, const rsh_transfer *t, const placed *src) {
     if (t->nsrc < 2) return true;
     PROP(c, t->nsrc == p->from_o->npartial, "%lld contributions of %lld", (long long)t->nsrc,
@@ -119,7 +119,7 @@ static bool reads_others(const rsh_transfer *t, int64_t rank) {
     return false;
 }
 
-/* Copies need no other rank, receives do, sends go elsewhere. */
+/* Copies need no other rank, receives do, and sends go to other ranks. */
 static bool lists_are_apart(prop_case *c, const rsh_share *s) {
     for (int64_t i = 0; i < s->ncopies; i++)
         PROP(c, s->copies[i].dst.rank == s->rank && !reads_others(&s->copies[i], s->rank),
@@ -197,7 +197,7 @@ static bool nodes(prop_case *c) {
     return with_options(c, 30, &opts);
 }
 
-/* Ranks at other positions of a partial axis have identities, made where they are. */
+/* Ranks at other positions of a partial axis have identities, which they write themselves. */
 static bool identities(prop_case *c) {
     rsh_plan_opts opts = RSH_PLAN_OPTS_INIT;
     planned p;

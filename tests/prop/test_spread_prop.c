@@ -12,7 +12,7 @@
 #include "engine.h"
 #include "planned.h"
 
-static int64_t three_stages; /* cases of the property at hand that were spread */
+static int64_t three_stages; /* cases of the current property that were spread over nodes */
 
 static int keep_text(void *ctx, const char *bytes, size_t n) {
     char *text = ctx;
@@ -40,7 +40,7 @@ static void any_broadcast(prop_case *c, int64_t *node_of, rsh_plan_opts *opts) {
         n += (size_t)snprintf(c->note + n, sizeof c->note - n, " %d", (int)node_of[r]);
 }
 
-/* Does every region lie in one source piece and one destination piece that are alike on all who hold them? */
+/* Is every region in one source piece and one destination piece that are equal on all their holders? */
 static bool regular(const planned *p) {
     return !p->from_o->is_boxes && !p->from_o->flat.naxes && ora_size(p->to_o->dtype) <= ora_size(p->from_o->dtype);
 }

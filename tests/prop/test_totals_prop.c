@@ -1,5 +1,5 @@
-/* Totals against a walk over the transfers of all ranks, and lower bounds against a count of elements: pairs of any
- * form on up to 40 ranks, with nodes, replicas, partials, lists of ranks and ceilings. */
+/* Totals compared with a walk over the transfers of all ranks, and lower bounds compared with a count of elements:
+ * pairs of any form on up to 40 ranks, with nodes, replicas, partials, lists of ranks and limits on scratch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "prop.h"
 
-enum { MOST_RANKS = 40, NAMES = 48 }; /* ranks of a layout; ranks are below it */
+enum { MOST_RANKS = 40, NAMES = 48 }; /* most ranks of a layout; all rank numbers are below NAMES */
 
 typedef struct summed {
     rsh_layout *from, *to;
@@ -20,8 +20,8 @@ typedef struct summed {
     rsh_plan *plan;
     rsh_plan_totals t;
     int64_t node[NAMES];
-    int64_t matrix[NAMES][NAMES]; /* [source][destination], bytes */
-    int64_t sends[NAMES][NAMES];  /* the same from the senders' shares */
+    int64_t matrix[NAMES][NAMES]; /* bytes at [source][destination] */
+    int64_t sends[NAMES][NAMES];  /* the same, from the shares of the senders */
 } summed;
 
 /* ---- making a pair ---- */
@@ -56,7 +56,7 @@ static void any_pair(gen_rng *g, char from[GEN_TEXT], char to[GEN_TEXT]) {
     any_side(g, &(gen_wish){shape, b, op_b, most, true, op_a != ORA_NONE}, to);
 }
 
-/* No nodes, nodes of consecutive ranks, or any map. */
+/* Draws no nodes, nodes of consecutive ranks, or a random map. */
 static void any_nodes(prop_case *c, summed *s, rsh_plan_opts *o) {
     int64_t way = gen_below(&c->rng, 4), n = gen_between(&c->rng, 1, 12);
     for (int64_t r = 0; r < NAMES; r++) s->node[r] = way == 0 ? 0 : way < 3 ? r / n : 7 * gen_below(&c->rng, n);
@@ -89,8 +89,8 @@ static bool walk(prop_case *c, summed *s) {
     return true;
 }
 
-/* What a rank sends is what others receive from it.  What it receives with sources of its own among them is in its
- * receives only. */
+/* Checks that a rank sends what others receive from it.  A receive that also has a source on its own rank is listed by
+ * the receiver only. */
 static bool both_ends_agree(prop_case *c, const summed *s) {
     for (int64_t r = 0; r < NAMES; r++)
         for (int64_t q = 0; q < NAMES; q++)
@@ -128,7 +128,7 @@ static bool reduces(const summed *s) {
     return s->from_o->op != ORA_NONE && !keeps(s) && s->from_o->npartial > 1;
 }
 
-/* Parts that only get the identity of the op need nothing. */
+/* Returns false for parts that are only filled with the identity of the op. */
 static bool needs(const summed *s, const ora_part *b) {
     return s->to_o->op == ORA_NONE || keeps(s) || s->to_o->op == ORA_AVG || b->partial == 0;
 }
@@ -139,7 +139,8 @@ static bool has(const ora_part *p, int64_t element) {
     return false;
 }
 
-/* Does a rank, or with `near` any rank of its node, hold the element, at a partial position where each moves alone? */
+/* Does a rank (or, with `near`, any rank of its node) hold the element, at a partial position if positions move
+ * separately? */
 static bool holds(const summed *s, int64_t rank, int64_t element, int64_t partial, bool near) {
     for (int64_t i = 0; i < s->from_o->nparts; i++) {
         const ora_part *a = &s->from_o->part[i];
@@ -163,7 +164,7 @@ static int64_t least_copied(const summed *s) {
     return n * smaller_size(s);
 }
 
-/* Contributions have to come together, and all but one of the copies are sent on. */
+/* Computes the least bytes of a reduction: contributions must meet, and all copies except one must be sent. */
 static int64_t least_reduced(const summed *s) {
     int64_t bytes = 0, e = (int64_t)ora_size(s->from_o->dtype);
     for (int64_t element = 0; element < s->to_o->count; element++) {
@@ -180,7 +181,7 @@ static int64_t least_reduced(const summed *s) {
     return bytes;
 }
 
-/* Has an earlier part of the same node the same element to be brought there? */
+/* Does an earlier part of the same node need the same element? */
 static bool comes_anyway(const summed *s, int64_t part, int64_t element) {
     const ora_part *b = &s->to_o->part[part];
     for (int64_t i = 0; i < part; i++) {
@@ -289,7 +290,7 @@ static bool totals(prop_case *c) {
     return ok;
 }
 
-/* The walk over another plan, in place of that of the pair. */
+/* Walks over another plan instead of that of the pair. */
 static bool walk_of(prop_case *c, summed *s, rsh_plan *plan) {
     rsh_plan_free(s->plan);
     s->plan = plan;
@@ -299,7 +300,7 @@ static bool walk_of(prop_case *c, summed *s, rsh_plan *plan) {
     return walk(c, s) && both_ends_agree(c, s) && same_as_walk(c, s);
 }
 
-/* The transposed map, and the way back. */
+/* Tests the transposed map, and backward. */
 static bool ways_back(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;
@@ -317,7 +318,7 @@ static bool ways_back(prop_case *c) {
     return ok;
 }
 
-/* Several tensors, of which some have the same layouts. */
+/* Tests several tensors, some of which have the same layouts. */
 static bool many(prop_case *c) {
     enum { MOST = 5 };
     static summed s;
@@ -343,7 +344,7 @@ static bool many(prop_case *c) {
     return ok;
 }
 
-/* The axes, by bit, that divide something. */
+/* Returns the axes, as bits, that divide something. */
 static unsigned axes_of(const ora_layout *l, const ora_cut *cut) {
     unsigned axes = 0;
     for (int i = 0; i < cut->naxes; i++)
@@ -351,8 +352,8 @@ static unsigned axes_of(const ora_layout *l, const ora_cut *cut) {
     return axes;
 }
 
-/* Flat over segments of which some are replicated along an axis of their dim: copies lie in ranges of different shape,
- * and the bound of a reduction counts only the first. */
+/* Is the layout flat over segments some of which are replicated along an axis of their dim?  Copies are then in ranges
+ * of different shapes, and the bound of a reduction counts only the first. */
 static bool is_irregular(const ora_layout *l) {
     for (int d = 0; d < l->ndim && l->flat.naxes; d++)
         for (int i = 1; i < l->dim[d].nsegments; i++)
@@ -377,7 +378,7 @@ static bool bounds(prop_case *c) {
     return ok;
 }
 
-/* Under a ceiling, or in messages, the same bytes move; scratch stays below it. */
+/* With a limit, or with messages, the same bytes move, and scratch does not exceed the limit. */
 static bool ceilings(prop_case *c) {
     static summed s;
     rsh_plan_opts o = RSH_PLAN_OPTS_INIT;

@@ -1,4 +1,4 @@
-/* Values: random elements, with the awkward ones not left out. */
+/* Values: random elements, including special values. */
 #include "stage.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static long double any_real(gen_rng *g) {
     return ldexpl((long double)(int64_t)gen_next(g), (int)gen_between(g, -90, 30));
 }
 
-/* The bits of infinity, whose ones are the exponent (for f8e4m3, which has none: its NaN). */
+/* Returns the bits of the exponent, which are those of infinity (for f8e4m3, which has none, those of its NaN). */
 static uint64_t exponent_of(ora_dtype t, size_t component) {
     unsigned char element[16];
     uint64_t bits = 0;
@@ -30,10 +30,11 @@ void value_bits(gen_rng *g, ora_dtype t, unsigned char *element) {
     uint64_t exponent = real ? exponent_of(t, component) : 0, sign = (uint64_t)1 << (8 * component - 1);
     for (size_t at = 0; at < ora_size(t); at += component) {
         uint64_t bits = gen_next(g);
-        if (gen_chance(g, 40)) bits &= gen_next(g) & gen_next(g) & gen_next(g); /* few bits */
-        if (gen_chance(g, 35)) bits |= exponent;                                /* a NaN, mostly */
-        if (gen_chance(g, 10)) bits &= ~exponent;                               /* no exponent: close to 0 */
-        if (gen_chance(g, 10)) bits &= exponent | sign;                         /* no mantissa: infinity, 0, powers */
+        if (gen_chance(g, 40)) bits &= gen_next(g) & gen_next(g) & gen_next(g); /* few bits are set */
+        if (gen_chance(g, 35)) bits |= exponent;                                /* in most cases a NaN */
+        if (gen_chance(g, 10)) bits &= ~exponent;                               /* exponent 0: a value near 0 */
+        /* mantissa 0: infinity, 0, or a power of two */
+        if (gen_chance(g, 10)) bits &= exponent | sign;
         memcpy(element + at, &bits, component);
     }
     if (t == ORA_BOOL) element[0] &= 1;

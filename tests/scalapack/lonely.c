@@ -1,8 +1,8 @@
-/* Lonely: libreshard-scalapack with a BLACS of this program and no ScaLAPACK behind it.
+/* Lonely: libreshard-scalapack with a BLACS that this program defines, and without a ScaLAPACK.
  *
- *   lonely 64 | unsupported        both must end with a message of the library
+ *   lonely 64 | unsupported        both must end with an error message of the library
  *
- * 64: a BLACS that counts with 64 bits.  unsupported: an LLD that is too small. */
+ * 64: a BLACS with 64-bit integers.  unsupported: an LLD that is too small. */
 #include <mpi.h>
 
 #include <stdbool.h>
@@ -28,7 +28,8 @@ void blacs_get_(const int *context, const int *what, void *value) {
     put(value, (int)MPI_Comm_c2f(MPI_COMM_SELF));
 }
 void igsum2d_(const int *context, const char *scope, const char *top, const int *m, const int *n, int *a) {
-    (void)context, (void)scope, (void)top, (void)m, (void)n, (void)a; /* one process: its own numbers are the sum */
+    /* there is one process, so its own numbers are the sum */
+    (void)context, (void)scope, (void)top, (void)m, (void)n, (void)a;
 }
 void blacs_abort_(const int *context, const int *code) {
     (void)context;

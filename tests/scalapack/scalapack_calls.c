@@ -2,9 +2,9 @@
  *
  *   mpirun -n 2..8 scalapack_calls LIBRARY COUNT [SEED]      LIBRARY: the file name of ScaLAPACK
  *
- * Every rank draws the same calls.  Both libraries get copies of the same memory, and every byte of the local arrays is
- * compared afterwards, padding included.  The program knows ScaLAPACK and the BLACS only; the count of calls that were
- * moved is asked of libreshard-scalapack. */
+ * Every rank draws the same calls.  Both libraries get copies of the same memory, and every byte of the local arrays,
+ * including padding, is compared afterwards.  The program uses only ScaLAPACK and the BLACS; it reads the number of
+ * moved calls from libreshard-scalapack. */
 #include <mpi.h>
 #include <reshard/scalapack.h>
 
@@ -38,7 +38,7 @@ static bool chance(int percent) { return below(100) < percent; }
 /* ---- grids ---- */
 
 typedef struct grid {
-    int context; /* -1: this rank is not in it */
+    int context; /* -1: this rank is not in the grid */
     int P, Q, row, column;
 } grid;
 
@@ -49,7 +49,7 @@ typedef struct world {
 static int world_rank, world_size;
 static world worlds[WORLDS];
 
-/* A grid of P x Q of the given ranks, by column, in random order if `mixed`. */
+/* Makes a grid of P x Q of the given ranks, in column order, or in random order if `mixed`. */
 static grid make_grid(int n, const int *ranks, int P, int Q, bool mixed) {
     int map[RANKS];
     grid g = {.P = P, .Q = Q};
@@ -85,12 +85,12 @@ static const size_t type_sizes[TYPES] = {4, 4, 8, 8, 16};
 typedef struct matrix {
     const grid *g;
     int desc[DESCRIPTOR]; /* type, context, M, N, MB, NB, RSRC, CSRC, LLD */
-    int i, j;             /* from 1 */
+    int i, j;             /* counted from 1 */
     size_t bytes;
     char *data;
 } matrix;
 
-static int owned(int n, int block, int k, int first, int p) { /* NUMROC, counted one by one */
+static int owned(int n, int block, int k, int first, int p) { /* Computes NUMROC by counting one by one. */
     int count = 0;
     for (int x = 0; x < n; x++) count += (x / block + first) % p == k;
     return count;
@@ -106,9 +106,9 @@ static void fill(char *data, size_t bytes, bool numbers) {
 
 static int draw_block(int n) { return chance(15) ? between(1, n + 5) : between(1, 12); }
 
-/* Draws the same on all ranks.  `numbers`: no NaN among them. */
+/* Draws the same matrix on all ranks.  `numbers`: without NaNs. */
 static matrix draw_matrix(const grid *g, int m, int n, size_t item, bool numbers) {
-    int type = numbers || chance(80) ? 1 : 77; /* p?gemr2d does not look at it */
+    int type = numbers || chance(80) ? 1 : 77; /* p?gemr2d does not check it */
     int i = chance(40) ? 0 : below(25), j = chance(40) ? 0 : below(25);
     int M = i + m + below(6), N = j + n + below(6), mb = draw_block(m), nb = draw_block(n);
     int rsrc = chance(50) ? 0 : below(g->P), csrc = chance(50) ? 0 : below(g->Q), spare = chance(60) ? 0 : below(5);
@@ -120,7 +120,7 @@ static matrix draw_matrix(const grid *g, int m, int n, size_t item, bool numbers
         x.bytes = (size_t)x.desc[8] * (size_t)columns * item;
         state += (uint64_t)world_rank * 0x51ed27;
     } else {
-        for (int k = 2; k < DESCRIPTOR; k++) x.desc[k] = -77; /* nobody may look */
+        for (int k = 2; k < DESCRIPTOR; k++) x.desc[k] = -77; /* no routine may read these */
         x.i = x.j = -77;
     }
     x.data = malloc(x.bytes + 16);
@@ -138,7 +138,7 @@ typedef void (*trmr2d_fn)(char *, char *, int *, int *, void *, int *, int *, in
 typedef void (*c_trmr2d_fn)(char *, char *, int, int, void *, int, int, int *, void *, int, int, int *, int);
 typedef void (*tran_fn)(int *, int *, void *, void *, int *, int *, int *, void *, void *, int *, int *, int *);
 
-/* A routine of one library; `fortran` chooses the Fortran name where there are two. */
+/* A routine of one library; `fortran` selects the Fortran name if there are two. */
 typedef union routine {
     void *symbol;
     gemr2d_fn gemr2d;
@@ -148,7 +148,7 @@ typedef union routine {
     tran_fn tran;
 } routine;
 
-static void *reference; /* ScaLAPACK */
+static void *reference; /* handle of ScaLAPACK */
 
 static routine find(bool ours, const char *name) {
     routine r = {ours ? dlsym(RTLD_DEFAULT, name) : dlsym(reference, name)};
@@ -165,7 +165,8 @@ typedef struct call {
     double alpha[2], beta[2];
 } call;
 
-/* ScaLAPACK's Fortran routines call its C routines by name and would get ours: the reference is called by C names. */
+/* Writes the name of a routine.  The reference is called by its C names, because ScaLAPACK's Fortran routines call its
+ * C routines by name and would get ours. */
 static void name_of(const call *c, bool fortran, char *out) {
     char t = type_names[c->type];
     const char *base = c->kind ? "trmr2d" : "gemr2d";
@@ -232,7 +233,7 @@ static void describe(const call *c, int number, uint64_t seed) {
     }
 }
 
-/* Wrong bytes of this rank. */
+/* Makes one call and returns the number of wrong bytes on this rank. */
 static int try_call(int number, uint64_t seed) {
     const world *w = &worlds[below(WORLDS)];
     call c = draw_call(w);
@@ -251,8 +252,8 @@ static int try_call(int number, uint64_t seed) {
     return wrong;
 }
 
-/* Rank 0 sends a large matrix by the BLACS and goes on to a redistribution before rank 1 receives it.  MPI may need
- * rank 0 for the delivery, so the redistribution must not wait outside MPI. */
+/* Rank 0 sends a large matrix with the BLACS and enters a redistribution before rank 1 receives the matrix.  MPI may
+ * need rank 0 for the delivery, so the redistribution must not wait outside of MPI. */
 static int send_before_a_call(void) {
     enum { N = 700 };
     int ranks[] = {0, 1}, wrong = 0;

@@ -1,4 +1,4 @@
-/* Runs that were begun: looked at in any order, and given up by all when one rank does. */
+/* Runs that have begun: ranks test them in any order, and if one rank gives up a run, all do. */
 #include "scene.h"
 
 #include "comm/impatience.h"
@@ -27,7 +27,7 @@ static void every_rank_may_test_another_run_first(void **state) {
     everywhere(tests_in_any_order);
 }
 
-/* Tags of messages come round again after as many binds as there are tags, or twice as many as an int counts. */
+/* Tags of messages are reused after as many binds as there are tags, or after twice as many as an int can count. */
 static rsh_status tags_come_round(void *ctx, rsh_comm *comm) {
     bound b[2];
     RSH_TRY(bind_on(ctx, comm, ROWS, COLUMNS, &b[0]));
@@ -117,7 +117,7 @@ static void a_flag_that_its_rank_uses_again_is_no_refusal(void **state) {
 
 /* ---- a rank that comes too late ---- */
 
-/* Rank 1 comes when rank 0 has given up and done something else with its memory. */
+/* Rank 1 arrives when rank 0 has given up and used its memory for something else. */
 static rsh_status one_is_late(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound b;
@@ -142,15 +142,16 @@ static void who_comes_too_late_gets_an_error_and_not_other_data(void **state) {
     everywhere(one_is_late);
 }
 
-/* ---- a farewell that is faster than what was sent before ---- */
+/* ---- a farewell that overtakes earlier messages ---- */
 
-/* Mailboxes in which parts of tensors come later than anything else. */
+/* Mailboxes in which messages with parts of tensors arrive later than all others. */
 static rsh_wire inner[RANKS];
-static double lateness; /* seconds */
+static double lateness; /* delay in seconds */
 
 typedef struct slow_request {
-    void *pointer; /* the mailbox's */
-    double until;  /* 0: not slow; -1: slow, and has not come; else it is there from then on */
+    void *pointer; /* the request of the mailbox */
+    /* 0: not delayed; -1: delayed, and not arrived yet; otherwise the time from which on it has arrived */
+    double until;
 } slow_request;
 _Static_assert(sizeof(slow_request) <= sizeof(rsh_wire_request), "a slow request is a request");
 
@@ -176,19 +177,19 @@ static rsh_status slow_test(void *ctx, rsh_wire_request *request, bool *done) {
     RSH_TRY(inner[0].test(ctx, request, done));
     if (!*done) return RSH_OK;
     if (slow.until == -1) slow.until = rshi_seconds() + lateness;
-    slow.pointer = NULL; /* a mailbox that is asked for nothing says that it is there */
+    slow.pointer = NULL; /* a request without a mailbox pointer counts as complete */
     memcpy(request, &slow, sizeof slow);
     *done = rshi_seconds() >= slow.until;
     return RSH_OK;
 }
 
-/* As on a busy machine, where a rank stops at any place for a while. */
+/* As on a busy machine, where a rank may stop anywhere for a while. */
 static rsh_status stalled_probe(void *ctx, int tag, int *peer) {
     usleep(60000);
     return inner[0].probe(ctx, tag, peer);
 }
 
-/* Rank 0 has sent what it had to, and goes. */
+/* Rank 0 has sent everything and leaves. */
 static rsh_status one_way(void *ctx, rsh_comm *comm) {
     bound b;
     RSH_TRY(bind_on(ctx, comm, "f32[40] boxes 0:[0:40]", "f32[40] boxes 1,2,3:[0:40]", &b));
@@ -237,13 +238,13 @@ static void time_without_a_look_is_no_proof_that_a_rank_is_lost(void **state) {
     run_slowly(two_one_ways, 0.3, true);
 }
 
-/* ---- other memory, and none for its shadow ---- */
+/* ---- runs on other memory, and without memory for its shadow ---- */
 
 #define TWO_PARTS                                                                                                      \
     "f32[4, 64] boxes 0:[0:1,0:32] 0:[0:1,32:64] 1:[1:2,0:32] 1:[1:2,32:64] 2:[2:3,0:32] 2:[2:3,32:64] 3:[3:4,0:32] "  \
     "3:[3:4,32:64]"
 
-/* A shadow for each part of the source, and no memory for the first or for the second. */
+/* The source has two parts, each of which needs a shadow.  There is no memory for the first or for the second. */
 static rsh_status without_memory(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_layout *from = NULL, *to = NULL;
@@ -261,7 +262,8 @@ static rsh_status without_memory(void *ctx, rsh_comm *comm) {
                into = memory_of(dst);
     RSH_TRY(rsh_exec_bind(plan, comm, bound, &into, &e));
     for (int k = 0; k < 3; k++) {
-        rsh_alloc_fail_at(k ? 1 : 0); /* for the list of shadows; the first shadow; with the list there, the second */
+        /* fails for the list of shadows or, once the list exists, for the second shadow */
+        rsh_alloc_fail_at(k ? 1 : 0);
         rsh_status st =
             rsh_exec_run_on(e, (rsh_memory[2]){{other[0], NULL}, {other[1], NULL}}, &(rsh_memory){other[2], NULL});
         rsh_alloc_fail_at(-1);

@@ -1,4 +1,4 @@
-/* The digests that docs/digest.md promises, in parts too. */
+/* Digests: the formula and the test vectors of docs/digest.md, also computed in steps. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void digests_are_those_of_the_documentation(void **state) {
     expect("f32[0]", f, "d2:ed3d7bfd6861e91f3d0aa38005017bd7");
 }
 
-/* ---- a second implementation, word by word from the page ---- */
+/* ---- a second implementation, written from the page ---- */
 
 static uint64_t scramble(uint64_t x) {
     x = (x ^ (x >> 33)) * UINT64_C(0xff51afd7ed558ccd);
@@ -87,7 +87,7 @@ static void windows_of_any_itemsize_add_what_the_page_says(void **state) {
         }
 }
 
-/* Memory of a tensor a[7][9][11][5], and boxes of it as views. */
+/* A tensor a[7][9][11][5] in memory; its boxes are views. */
 enum { A = 7, B = 9, C = 11, D = 5 };
 
 static void add_view(rsh_digest *d, size_t size, const int64_t *from, const int64_t *to, bool dense) {
@@ -111,7 +111,7 @@ static void add_view(rsh_digest *d, size_t size, const int64_t *from, const int6
 static void boxes_that_tile_a_tensor_add_up_to_it(void **state) {
     (void)state;
     const int64_t shape[4] = {A, B, C, D};
-    for (size_t size = 1; size <= 12; size++) /* A * B * C * D * 12 bytes are there */
+    for (size_t size = 1; size <= 12; size++) /* there are A * B * C * D * 12 bytes */
         for (int k = 0; k < 30; k++) {
             rsh_digest whole = {0, 0}, tiled = {0, 0};
             int64_t cut[4];

@@ -1,4 +1,4 @@
-/* Changes that a digest must notice: RESHARD_CHANGES (100000) of each kind, drawn from RESHARD_SEED. */
+/* Changes that a digest must detect: RESHARD_CHANGES (100000) of each kind, with random numbers from RESHARD_SEED. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include "seed.h"
 
-enum { MOST = 2500 /* elements of a tensor: some blocks of the digest */ };
+enum { MOST = 2500 /* most elements of a tensor, which are several blocks of the digest */ };
 
 static uint64_t state_of_random, first_seed;
 
@@ -42,7 +42,7 @@ static void put(tensor *t, int64_t i, uint64_t x) {
     memcpy(t->bytes + (size_t)i * t->size, &x, t->size < 8 ? t->size : 8);
 }
 
-/* Few values, small numbers, single bits, floats near 1, or anything: what tensors are full of. */
+/* Draws a value as tensors have them: few different values, small numbers, single bits, floats near 1, or any bits. */
 static uint64_t any_value(int kind, size_t size) {
     switch (kind) {
     case 0: return draw() % 2;
@@ -78,7 +78,8 @@ static void exchange(tensor *t, int64_t a, int64_t b, int64_t n) {
 
 static void swap(tensor *t) { exchange(t, below(t->n), below(t->n), 1); }
 
-/* Two parts of one size that do not overlap, often of a power of two and at multiples of it. */
+/* Exchanges two parts of equal size that do not overlap; the size is often a power of two, and the offsets multiples of
+ * it. */
 static void exchange_parts(tensor *t) {
     int64_t n = 1 + below(t->n / 2), places;
     while (below(2) && (n & (n - 1))) n &= n - 1;
@@ -86,7 +87,7 @@ static void exchange_parts(tensor *t) {
     exchange(t, below(places) * n, below(places) * n, n);
 }
 
-/* A range moves round by some elements. */
+/* Rotates a range by some elements. */
 static void shift(tensor *t) {
     unsigned char keep[16 * MOST];
     int64_t n = 2 + below(t->n - 1), a = below(t->n - n + 1), by = below(2) ? 1 : 1 + below(n - 1);
@@ -96,7 +97,7 @@ static void shift(tensor *t) {
     memcpy(range + (size_t)(n - by) * t->size, keep, (size_t)by * t->size);
 }
 
-/* What one gains another loses: two elements, or four at the corners of a rectangle. */
+/* Adds to some elements what it subtracts from others: two elements, or four at the corners of a rectangle. */
 static void keep_the_sum(tensor *t) {
     uint64_t d = below(2) ? 1 + draw() % 9 : UINT64_C(1) << below((int64_t)(t->size < 8 ? t->size : 8) * 8);
     int64_t a = below(t->n), b = below(t->n);
@@ -115,14 +116,14 @@ static void change_a_little(tensor *t) {
     }
 }
 
-/* The same bit of several elements, such as the sign. */
+/* Flips the same bit of several elements, such as the sign. */
 static void flip_together(tensor *t) {
     int64_t bit = below(3) ? (int64_t)t->size * 8 - 1 : below((int64_t)t->size * 8), by = 1 + below(4);
     for (int64_t k = 2 + below(8), i = below(t->n); k > 0; k--, i = (i + by) % t->n)
         t->bytes[(size_t)i * t->size + (size_t)bit / 8] ^= (unsigned char)(1 << bit % 8);
 }
 
-/* ---- are they noticed? ---- */
+/* ---- detecting the changes ---- */
 
 static rsh_digest digest_of(const tensor *t) {
     rsh_digest d = {0, 0};

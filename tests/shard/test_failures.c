@@ -1,11 +1,11 @@
-/* Failures: a rank that differs, refuses, runs out of memory or stays away never leaves the others waiting. */
+/* Failures: if a rank differs, rejects its arguments, runs out of memory or stays away, the others never hang. */
 #include "ramp.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Four ranks of which one may do something odd, and then, if it is to be tried, everybody reshards as usual. */
+/* Four ranks, one of which may do something wrong; afterwards, if requested, all ranks reshard as usual. */
 typedef struct world world;
 typedef rsh_status (*act)(world *w, rsh_sharded *src);
 struct world {
@@ -16,7 +16,7 @@ struct world {
     bool again;
     rsh_status first[RANKS], second[RANKS];
     char sentence[RANKS][256];
-    int64_t n; /* of the allocation that fails */
+    int64_t n; /* number of the allocation that fails */
 };
 
 static world world_of(const char *from, const char *to) {
@@ -183,7 +183,8 @@ static int64_t requests(const char *from, const char *to, const rsh_plan_opts *o
     return w.n;
 }
 
-/* All ranks return the same, and the next move works.  A request that could be done without may fail unnoticed. */
+/* All ranks return the same status, and the next move works.  If memory that is not essential is lacking, the call may
+ * succeed. */
 static void expect_one_answer(const world *w) {
     for (int r = 0; r < RANKS; r++) {
         if (w->first[r] != RSH_OK && w->first[r] != RSH_ENOMEM)
@@ -252,7 +253,7 @@ static void a_source_outside_the_comm_is_refused(void **state) {
 
 static float row[RANKS][16], apart[RANKS][16];
 
-/* Rank 2 gives a destination that begins inside its source. */
+/* Rank 2 passes a destination that begins inside its source. */
 static rsh_status overlap(void *ctx, rsh_comm *comm) {
     world *w = ctx;
     int r = rsh_comm_rank(comm);

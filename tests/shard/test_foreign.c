@@ -1,5 +1,5 @@
-/* Foreign memory: a destination of one thread in a part of another one is refused on every rank; views of one buffer
- * that only lie between one another are not. */
+/* Foreign memory: if a destination of one thread overlaps a part of another thread, every rank gets an error.  Views of
+ * one buffer that only interleave are accepted. */
 #include "comm/ranks.h"
 
 #include <reshard/shard.h>
@@ -11,7 +11,7 @@ static float from[N][N], to[N][N];
 
 typedef struct scene {
     int ranks;
-    int clash;     /* the rank whose destination lies where `victim` has its source; -1: none */
+    int clash;     /* the rank whose destination overlaps the source of `victim`; -1: none */
     int victim;
     bool messages;
 } scene;
@@ -24,11 +24,12 @@ static rsh_status layout(const char *dims, int ranks, rsh_layout **out) {
 
 typedef struct place {
     float *src, *dst;
-    int64_t strides[2]; /* of the destination */
+    int64_t strides[2]; /* strides of the destination */
 } place;
 
-/* Rows of `from`, and where there is no clash columns of `to`: between those of a rank lie those of all others.  Where
- * there is one, a destination is as large as the rows of a rank: a block of `to`, or the rows of the victim. */
+/* Returns the memory of a rank: rows of `from` and, without a clash, columns of `to`, which interleave with the columns
+ * of all other ranks.  With a clash, a destination is as large as the rows of a rank: a block of `to`, or the rows of
+ * the victim. */
 static place place_of(const scene *s, int rank, bool clash) {
     int width = N / s->ranks;
     place p = {from[rank * width], s->clash < 0 ? &to[0][rank * width] : to[rank * width], {N, 1}};
@@ -61,7 +62,7 @@ static rsh_status bind(const scene *s, rsh_comm *comm, const rsh_plan *plan, boo
     return st;
 }
 
-/* Bound once, and remembered afterwards. */
+/* Reshards twice: the first call binds, the second uses the cached binding. */
 static rsh_status reshard(const scene *s, rsh_comm *comm, const rsh_layout *rows, const rsh_layout *columns,
                           bool clash) {
     const int64_t strides[2] = {N, 1}, width = N / s->ranks;

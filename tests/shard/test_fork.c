@@ -1,5 +1,5 @@
-/* Fork: a forked child that uses or frees what its parent made gets an error or a no-op, and the parent's ranks go on.
- */
+/* Fork: if a forked child uses or frees objects of its parent, it gets an error or a no-op, and the parent's ranks
+ * continue. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,8 +7,8 @@
 
 #include "comm/ranks.h"
 
-#define ROWS 512 /* f32[512, 512] on two ranks: parts that an arena gives back to the machine when they are freed */
-#define ALARM 20 /* seconds after which a child that hangs is ended */
+#define ROWS 512 /* f32[512, 512] on two ranks: parts whose memory an arena returns to the system when they are freed */
+#define ALARM 20 /* seconds after which a child that hangs is killed */
 
 typedef struct things {
     rsh_comm *comm;
@@ -53,7 +53,7 @@ static void add_up(void *ctx, int64_t i, int worker) {
     *(int64_t *)ctx += i;
 }
 
-/* Every use of the parent's comm is an error that says so. */
+/* Every use of the parent's comm returns an error that says so. */
 static rsh_status uses_are_refused(things *x) {
     rsh_comm *part = NULL;
     rsh_sharded *made = NULL;
@@ -81,7 +81,8 @@ static rsh_status uses_are_refused(things *x) {
 static rsh_status be_child(things *x) {
     int64_t sum = 0;
     RSH_TRY(uses_are_refused(x));
-    rsh_pool_run(x->pool, 10, add_up, &sum); /* by the calling thread: the workers are the parent's */
+    /* the calling thread does all tasks, because the workers belong to the parent */
+    rsh_pool_run(x->pool, 10, add_up, &sum);
     CHECK(sum == 45);
     RSH_TRY(unmake(x));
     CHECK_STATUS(RSH_ERUNTIME, rsh_comm_free(x->comm));
@@ -120,7 +121,7 @@ static rsh_status go_on_after_a_fork(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_comm_barrier(comm));
     RSH_TRY(rsh_exec_run(x.exec));
     RSH_TRY(check_columns(&x));
-    RSH_TRY(rsh_exec_begin(x.exec)); /* and once more with a run under way */
+    RSH_TRY(rsh_exec_begin(x.exec)); /* once more while a run is in progress */
     RSH_TRY(fork_child(&x));
     RSH_TRY(rsh_exec_wait(x.exec));
     RSH_TRY(check_columns(&x));
@@ -144,7 +145,7 @@ static rsh_status barrier(void *ctx, rsh_comm *comm) {
     return rsh_comm_barrier(comm);
 }
 
-/* What a child makes itself is its own. */
+/* A child may use objects that it makes itself. */
 static void a_child_makes_ranks_of_its_own(void **state) {
     (void)state;
     rsh_comm *comm = NULL;

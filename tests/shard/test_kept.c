@@ -1,7 +1,7 @@
-/* Kept: what a wire still uses after a failure is memory of the library, never of the caller.
+/* Kept: after a failure a wire may still use memory of the library, but never memory of the caller.
  *
- * Mailboxes stop in the middle of a call, and every rank gets an error.  It makes its memory inaccessible at once; exec
- * and comm are freed; and then the mailboxes deliver what they still hold. */
+ * Mailboxes stop in the middle of a call, and every rank gets an error.  Each rank makes its memory inaccessible at
+ * once, and exec and comm are freed.  Then the mailboxes deliver the messages that they still have. */
 #include "ramp.h"
 
 #include "comm/comm.h"
@@ -17,7 +17,7 @@
 enum { MOST = 3, BYTES = 3 << 20 };
 static const int apart[MOST] = {0, 1, 2};
 
-/* What is kept for the wire has no owner any more. */
+/* Memory that is kept for the wire has no owner any more, so it looks like a leak. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
     return "leak:rshi_link_new\nleak:rshi_link_exchange\nleak:rshi_messages_new\n";
@@ -26,7 +26,7 @@ const char *__lsan_default_suppressions(void) {
 typedef struct world {
     int ranks;
     rsh_status (*call)(struct world *w, rsh_comm *c, char *in, char *out);
-    char *in[MOST], *out[MOST]; /* BYTES each */
+    char *in[MOST], *out[MOST]; /* buffers of BYTES each */
     rsh_layout *from, *to;
     pthread_barrier_t ready;
     atomic_int failed;
@@ -34,7 +34,7 @@ typedef struct world {
 
 /* ---- calls that use a caller's memory ---- */
 
-/* All are here: from now on nothing long arrives, and nobody waits for long. */
+/* Called when all ranks have arrived: from now on no long message arrives, and timeouts are short. */
 static void stop(world *w, rsh_comm *c) {
     pthread_barrier_wait(&w->ready);
     set_timeout(c, 0.1);
@@ -100,7 +100,8 @@ static void fail_and_deliver(world *w) {
     rsh_status st = run_on_nodes(w->ranks, apart, fail_in_call, w);
     assert_int_equal(st, RSH_OK);
     assert_int_equal(w->failed, w->ranks);
-    assert_true(mailboxes_deliver() > 0); /* dies if it reads or writes what a rank has taken back */
+    /* this process dies if it accesses memory that a rank has made inaccessible */
+    assert_true(mailboxes_deliver() > 0);
     for (int r = 0; r < w->ranks; r++) munmap(w->in[r], BYTES), munmap(w->out[r], BYTES);
     pthread_barrier_destroy(&w->ready);
 }
@@ -126,7 +127,8 @@ static void run_failing(int ranks, const char *from, const char *to) {
 
 static void after_a_run_that_failed_nothing_uses_its_memory(void **state) {
     (void)state;
-    run_failing(2, "u8[3000000/x] on x=2", "u8[3000000/x] on x=2@[1,0]"); /* pieces lie as they travel */
+    /* messages are contiguous in the destination and need no unpacking */
+    run_failing(2, "u8[3000000/x] on x=2", "u8[3000000/x] on x=2@[1,0]");
     run_failing(3, "u8[1200/x, 1200] on x=3", "u8[1200, 1200/x] on x=3");
     run_failing(3, "f32[200000] on x=3 sum(x)", "f32[200000] on x=3");
 }

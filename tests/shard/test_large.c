@@ -1,4 +1,4 @@
-/* Moves that are large enough for streaming stores: rows that lie apart, rows that alternate, and odd sizes. */
+/* Moves that are large enough for streaming stores: rows with gaps, rows that alternate, and odd sizes. */
 #include "ramp.h"
 #include "seed.h"
 
@@ -37,7 +37,7 @@ static void check(int ranks, const pair *p) {
         fail_msg("RESHARD_SEED=%llu: %s -> %s: %s", (unsigned long long)seed, p->from, p->to, rsh_error_detail());
 }
 
-/* About 2.3 million elements: 9 MB. */
+/* Draws a shape of about 2.3 million elements, or 9 MB. */
 static void any_shape(long long *rows, long long *cols) {
     *cols = between(700, 3000);
     *rows = 2300000 / *cols;

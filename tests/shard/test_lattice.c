@@ -1,4 +1,4 @@
-/* Strided memory that is shared or not: the answers against marked bytes, and what binding makes of them. */
+/* Overlaps of strided memory: the answers are compared with marked bytes, and binding must use them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 enum { DIMS = 4, BYTES = 1 << 14, CASES = 60000 };
 
 typedef struct view {
-    int64_t size, shape[DIMS], strides[DIMS], at; /* `at`: of element 0,...,0 in the buffer */
+    int64_t size, shape[DIMS], strides[DIMS], at; /* `at`: offset of element 0,...,0 in the buffer */
     int nd;
 } view;
 
@@ -31,7 +31,7 @@ static int64_t between(int64_t a, int64_t b) { /* splitmix64 */
     return a + (int64_t)((z ^ z >> 31) % (uint64_t)(b - a + 1));
 }
 
-/* Marks the bytes of a view; true if one was marked before. */
+/* Marks the bytes of a view; returns true if one of them was marked before. */
 static bool mark(const view *v, unsigned char *bytes) {
     int64_t i[DIMS] = {0};
     bool twice = false;
@@ -54,7 +54,7 @@ static view any_view(void) {
     return v;
 }
 
-/* A box of a dense array, with steps and dims turned round: strides nest. */
+/* Makes a box of a dense array, with steps and with dims in another order: strides nest. */
 static view array_view(const int64_t *array, int nd, int64_t size) {
     view v = {.size = size, .nd = nd, .at = BYTES / 4};
     int64_t stride = 1;
@@ -179,11 +179,12 @@ static void a_destination_that_holds_two_elements_in_one_place_is_refused(void *
     dst.strides = narrow;
     assert_int_equal(rsh_plan_run_local(p, NULL, &src, &dst), RSH_EVALUE);
     dst.strides = woven;
-    assert_int_equal(rsh_plan_run_local(p, NULL, &src, &dst), RSH_OK); /* a source may repeat itself */
+    assert_int_equal(rsh_plan_run_local(p, NULL, &src, &dst), RSH_OK); /* elements of a source may share memory */
     plan_gone(p, l);
 }
 
-/* All ranks hold columns of one matrix: rank r reads its block of the left half and writes one of the right half. */
+/* All ranks have columns of one matrix: rank r reads its block of the left half and writes a block of the right
+ * half. */
 typedef struct scene {
     const rsh_plan *plan;
     float m[4 * 12];
@@ -196,7 +197,7 @@ static rsh_status columns_on_rank(void *ctx, rsh_comm *comm) {
     rsh_memory bad = {w->m + 1 + 2 * r, row_of_12};
     rsh_exec *e = NULL;
     RSH_TRY(rsh_exec_bind(w->plan, comm, &src, &dst, &e));
-    rsh_status st = rsh_exec_run_on(e, &src, &bad) == RSH_EVALUE ? RSH_OK : RSH_ERUNTIME; /* on every rank */
+    rsh_status st = rsh_exec_run_on(e, &src, &bad) == RSH_EVALUE ? RSH_OK : RSH_ERUNTIME; /* an error on every rank */
     if (!st) st = rsh_exec_run_on(e, &src, &dst);
     rsh_exec_free(e);
     return st;
@@ -213,7 +214,7 @@ static void thread_ranks_may_hold_columns_of_one_matrix(void **s) {
     plan_gone(p, l);
 }
 
-/* One rank with many parts in the columns of one matrix. */
+/* One rank has many parts, which are columns of one matrix. */
 static void many_columns_of_one_rank_are_apart_until_two_touch(void **s) {
     (void)s;
     enum { PARTS = 64 };

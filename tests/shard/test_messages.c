@@ -1,4 +1,5 @@
-/* Messages: what is packed, sent and combined is what direct transport would have read, whatever the ceiling. */
+/* Messages: packing, sending and combining gives the same elements as direct transport, whatever the limit on
+ * scratch. */
 #include "ramp.h"
 
 #include "copy/copy.h"
@@ -8,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One move, made directly and then by messages. */
+/* One move, made directly first and then by messages. */
 typedef struct move {
     rsh_layout *from, *to;
     bool adjoint;
     rsh_plan_opts opts;
-    unsigned char *expected[RANKS][8]; /* by rank and part */
+    unsigned char *expected[RANKS][8]; /* expected bytes, by rank and part */
     rsh_exec_stats direct[RANKS], messages[RANKS];
 } move;
 
@@ -25,7 +26,7 @@ static rsh_status make_plan(const move *m, const rsh_plan_opts *opts, rsh_plan *
     return status;
 }
 
-/* Numbers whose sums depend on their order. */
+/* Fills parts with numbers whose sums depend on their order. */
 static void fill(const rsh_sharded *s, unsigned seed) {
     for (int64_t p = 0; p < rsh_sharded_nparts(s); p++) {
         const rsh_tensor *t = rsh_sharded_part(s, p);
@@ -143,7 +144,8 @@ static rsh_status plan_under(const move *m, uint64_t ceiling) {
     return status;
 }
 
-/* `least` is enough, a byte less is not; more and no limit at all give the same. */
+/* Checks that a limit of `least` is enough and a byte less is not, and that a higher limit, or none, gives the same
+ * elements. */
 static void agree_from(move *m, uint64_t least) {
     static const uint64_t more[] = {0, 5, 100};
     assert_int_equal(plan_under(m, least), RSH_OK);
@@ -175,7 +177,7 @@ static void copies_of_any_layout_agree(void **state) {
 
 static void conversions_agree(void **state) {
     (void)state;
-    agree("f32[24/x, 8] on x=4", "bf16[24, 8/x] on x=4", 8); /* narrower on the way */
+    agree("f32[24/x, 8] on x=4", "bf16[24, 8/x] on x=4", 8); /* sent as bf16, which is narrower */
     agree("f16[24/x, 8] on x=4", "f32[24, 8/x] on x=4 order(1,0)", 8);
     agree("f16[24/x, 8] on x=4", "bf16[24, 8/x] on x=4", 4);
     agree("f64[24/x, 8] on x=4", "i8[24, 8/x:3] on x=4", 16);
@@ -201,7 +203,8 @@ static void reductions_over_all_ranks_agree(void **state) {
     (void)state;
     agree("f32[33, 5] on x=4 sum(x)", "f32[33/x, 5] on x=4 order(1,0)", 20);
     agree("bf16[33, 5] on x=4 avg(x)", "f32[33, 5] on x=4", 20);
-    agree("f32[33, 5] on x=2 sum(x)", "f32[33, 5] on x=2@[2,3]", 12); /* who passes on sends nothing before */
+    /* a rank that passes elements on sends nothing before */
+    agree("f32[33, 5] on x=2 sum(x)", "f32[33, 5] on x=2@[2,3]", 12);
     agree("u8[33, 5] on x=4 bxor(x)", "u8[33, 5/x:2] on x=3", 5);
     agree("f32[33, 5/y] on x=2,y=2 sum(x)", "f32[33/y, 5] on x=2,y=2 sum(x)", 8);
 }
@@ -210,7 +213,7 @@ static void adjoints_agree(void **state) {
     (void)state;
     move m = move_of("f32[24/x, 8] on x=4", "bf16[24, 8] on x=4");
     m.adjoint = true;
-    agree_from(&m, 20); /* every rank has taken each element */
+    agree_from(&m, 20); /* all ranks have received each element */
     move_end(&m);
     m = move_of("f32[24, 8] on x=4 avg(x)", "f32[24/x, 8] on x=4");
     m.adjoint = true;
@@ -237,7 +240,7 @@ static void bytes_are_counted_as_sent(void **state) {
     must_agree(&m);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(m.direct[r].bytes_wire, 0);
-        assert_int_equal(m.messages[r].bytes_wire, 0); /* all ranks are of one node */
+        assert_int_equal(m.messages[r].bytes_wire, 0); /* all ranks are on one node */
         assert_int_equal(m.messages[r].bytes_shared, 3 * 6 * 2 * 2);
         assert_int_equal(m.messages[r].bytes_local, m.direct[r].bytes_local);
     }
@@ -267,12 +270,12 @@ static void small_tensors_take_small_chunks(void **state) {
     rsh_rank_totals v = RSH_RANK_TOTALS_INIT;
     assert_int_equal(rsh_plan_new(m.from, m.to, &m.opts, &plan), RSH_OK);
     assert_int_equal(rsh_plan_get_rank_totals(plan, 0, &v), RSH_OK);
-    assert_int_equal(v.scratch_bytes, 2 * 3 * 8 * 4); /* a part each */
+    assert_int_equal(v.scratch_bytes, 2 * 3 * 8 * 4); /* one part for each */
     rsh_plan_free(plan);
     move_end(&m);
 }
 
-/* ---- a rank that does not come ---- */
+/* ---- a rank that does not arrive ---- */
 
 static rsh_status stay_away(void *ctx, rsh_comm *comm) {
     move *m = ctx;

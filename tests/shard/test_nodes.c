@@ -1,4 +1,4 @@
-/* Nodes: ranks of one node read one another's memory while messages come from the others, and the bytes are those of
+/* Nodes: ranks of one node read one another's memory while messages arrive from others, and the bytes equal those of
  * direct transport. */
 #include "ramp.h"
 
@@ -13,13 +13,13 @@
 
 enum { MOST_RANKS = 8, PARTS = 8 };
 
-/* One move by n ranks on nodes, and what it must give. */
+/* One move on n ranks of several nodes, and its expected result. */
 typedef struct move {
     int n, node[MOST_RANKS];
     rsh_layout *from, *to;
     rsh_plan_opts opts;
     unsigned char *source[MOST_RANKS][PARTS], *expected[MOST_RANKS][PARTS];
-    int64_t bytes[2][MOST_RANKS][PARTS]; /* of each: source, destination */
+    int64_t bytes[2][MOST_RANKS][PARTS]; /* bytes of each part of source and destination */
     rsh_exec_stats stats[MOST_RANKS];
     rsh_plan_totals totals;
     uint64_t peak[MOST_RANKS], requests[MOST_RANKS];
@@ -28,7 +28,7 @@ typedef struct move {
 
 static unsigned seed;
 
-/* ---- what must come ---- */
+/* ---- the expected result ---- */
 
 static void fill(unsigned char *data, rsh_dtype dtype, int64_t n) {
     size_t size = rsh_dtype_size(dtype);
@@ -38,7 +38,7 @@ static void fill(unsigned char *data, rsh_dtype dtype, int64_t n) {
     }
 }
 
-/* Memory for every part of a side; listed as run_local wants it. */
+/* Allocates memory for every part of a side, and lists it as run_local requires. */
 static int64_t make_side(move *m, const rsh_layout *l, int side, rsh_memory *list) {
     int64_t n = 0;
     for (int64_t i = 0; i < rsh_layout_nranks(l); i++) {
@@ -56,7 +56,7 @@ static int64_t make_side(move *m, const rsh_layout *l, int side, rsh_memory *lis
     return n;
 }
 
-/* Replicas of the source must agree: the tensor is dealt out from one that is whole. */
+/* Fills the parts from one whole tensor, so that replicas agree. */
 static void deal_out(move *m, rsh_memory *parts) {
     rsh_layout *whole = NULL;
     rsh_plan *plan = NULL;
@@ -147,7 +147,7 @@ static rsh_status compare(move *m, int r, share *s) {
     return RSH_OK;
 }
 
-/* A source is its owner's again when the run has returned. */
+/* Runs the move and overwrites the source: it belongs to its owner again when the run has returned. */
 static rsh_status run_and_spoil(move *m, int r, share *s) {
     wipe(m, r, s);
     rsh_status status = rsh_exec_run(s->e);
@@ -249,7 +249,7 @@ static void running_on_nodes_takes_no_memory(void **state) {
     }
 }
 
-/* Messages of many sizes, whole ones in place and packed ones; several on their way. */
+/* Messages of many sizes: some arrive in place, some are packed, and several are in progress at once. */
 static const char *const large[][2] = {
     {"f32[1024/x, 512] on x=4", "f32[1024, 512/x] on x=4"},
     {"f32[1024/x, 512] on x=4", "f32[1024/x, 512] on x=4@[2,3,0,1]"},
@@ -265,7 +265,7 @@ static void a_ceiling_is_kept_to_the_byte(void **state) {
     static const uint64_t ceilings[] = {20, 100, 5000, 40000, 1 << 18, 1 << 20};
     for (int i = 0; i < LARGE; i++)
         for (size_t k = i % 2; k < sizeof ceilings / sizeof *ceilings; k += 2) {
-            if (ceilings[k] < 1000 && i != 4) continue; /* millions of messages */
+            if (ceilings[k] < 1000 && i != 4) continue; /* there would be millions of messages */
             move m = move_of(ceilings[k] < 1000 ? "f32[33, 5] on x=4 sum(x)" : large[i][0],
                              ceilings[k] < 1000 ? "f32[33/x, 5] on x=4" : large[i][1], 4);
             m.opts.has_max_scratch = true;
@@ -294,12 +294,12 @@ static void a_ceiling_that_messages_cannot_keep_is_refused_by_all(void **state) 
     assert_int_equal(run_on_nodes(m.n, m.node, run_on_rank, &m), RSH_ENOMEM);
     assert_non_null(
         strstr(rsh_error_detail(), "messages need at least 20 bytes of scratch on a rank; the ceiling is 19"));
-    for (int r = 0; r < m.n; r++) m.node[r] = 0; /* one node needs none */
+    for (int r = 0; r < m.n; r++) m.node[r] = 0; /* with one node no messages are needed */
     must_run(&m, run_on_rank);
     move_end(&m);
 }
 
-/* ---- several at once ---- */
+/* ---- several moves at once ---- */
 
 static rsh_status three_at_once(void *ctx, rsh_comm *comm) {
     move *m = ctx;
@@ -364,7 +364,7 @@ static void a_comm_tells_plans_its_nodes(void **state) {
 
 enum { ABSENT = 3 };
 
-/* One rank binds and goes. */
+/* One rank binds and leaves. */
 static rsh_status stay_away(void *ctx, rsh_comm *comm) {
     move *m = ctx;
     int r = rsh_comm_rank(comm);

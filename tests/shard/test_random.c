@@ -1,4 +1,4 @@
-/* Random numbers by global position: however a tensor is cut, it is the same tensor. */
+/* Random numbers by global position: the tensor is the same, however it is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void a_tensor_has_the_same_numbers_however_it_is_cut(void **state) {
     assert_int_equal(rsh_run_shm(4, compare_cuts, NULL), RSH_OK);
 }
 
-/* The whole tensor holds what the math room draws for it. */
+/* The whole tensor must equal the one that the math room fills. */
 static rsh_status compare_whole(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_layout *l = NULL;

@@ -1,5 +1,5 @@
-/* Wrong arguments on one rank, and runs that were begun and left: every rank gets an answer and nothing is read after
- * it was freed. */
+/* Wrong arguments on one rank, and runs that are abandoned: every rank gets an error, and no memory is read after it
+ * was freed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static rsh_status reshard_to_nothing_on_rank_2(void *ctx, rsh_comm *comm) {
     if (st) return st;
     s->status[rank] = rsh_reshard(src, rank == 2 ? NULL : s->to, NULL, &dst);
     if (dst) st = RSH_ERUNTIME;
-    if (!st) st = rsh_reshard(src, s->to, NULL, &dst); /* the comm is as good as before */
+    if (!st) st = rsh_reshard(src, s->to, NULL, &dst); /* the comm works as before */
     rsh_sharded_free(dst);
     rsh_sharded_free(src);
     return st;
@@ -77,7 +77,7 @@ static void a_missing_plan_on_one_rank_is_refused_on_all(void **state) {
     tear_down(&s);
 }
 
-/* Every rank begins; rank 0 frees its exec without waiting for the run. */
+/* Every rank begins a run; rank 0 frees its exec without waiting. */
 static rsh_status begin_and_leave(void *ctx, rsh_comm *comm) {
     scene *s = ctx;
     rsh_plan *plan = NULL;

@@ -1,14 +1,14 @@
-/* Refused runs: whoever hears that a run was refused hears the sentence of that run, and of no other. */
+/* Refused runs: every rank that learns of a refused run gets the error message of that run, not of another one. */
 #include "one_core.h"
 #include "seed.h"
 
 enum { MANY = 20, DESTINATIONS = 15 };
 
-/* ---- one run after the other, each refused by another rank ---- */
+/* ---- runs one after the other, each refused by a different rank ---- */
 
-/* Each rank reads some of its neighbours, so that most hear of a refusal from one that has only heard of it. */
+/* Each rank reads only some neighbours, so most ranks learn of a refusal from a rank that only passes it on. */
 static const char *const chain[2] = {"f32[60/x] on x=20", "f32[60/x] on x=15"};
-/* Each reads all: a team, where they are more than the cores. */
+/* Each rank reads all others, so the ranks are a team if there are more of them than cores. */
 static const char *const all[2] = {"f32[60/x, 60] on x=20", "f32[60, 60/x] on x=20"};
 
 static uint64_t seed;
@@ -16,7 +16,7 @@ static int runs;
 
 static uint64_t draw(int run, int salt) { return rshi_hash(&run, sizeof run, seed + (uint64_t)salt); }
 
-/* Some are late. */
+/* Delays some of the ranks. */
 static void dawdle(uint64_t number) {
     if (number % 8 == 0) usleep((useconds_t)(number / 8 % 100));
 }
@@ -33,7 +33,8 @@ static rsh_status refuse_in_turn(void *ctx, rsh_comm *comm) {
         snprintf(sentence, sizeof sentence, "rank %d: source part 0 has no memory", refuser);
         dawdle(draw(k, 1 + rank));
         rsh_status st = rsh_exec_run_on(b.exec, rank == refuser ? &none : &src, &dst);
-        CHECK(st == RSH_EVALUE || (!st && rank != refuser && layouts == chain)); /* who needs nothing of it is done */
+        /* a rank that needs nothing from the refusing one may be done */
+        CHECK(st == RSH_EVALUE || (!st && rank != refuser && layouts == chain));
         CHECK(!st || strcmp(rsh_error_detail(), sentence) == 0);
     }
     unbind(&b);
@@ -61,9 +62,9 @@ static void every_run_of_a_team_has_its_own_refusal(void **state) {
     check(rsh_run_shm(MANY, refuse_in_turn, (void *)all), "processes");
 }
 
-/* ---- two runs that are under way ---- */
+/* ---- two runs in progress ---- */
 
-/* Rank 1 has no memory for its source in one run and none for its destination in the next. */
+/* Rank 1 has no memory for its source in one run, and none for its destination in the next. */
 static rsh_status refuse_both(bound *a, bound *b) {
     rsh_memory dst = memory_of(a->dst), src = memory_of(b->src), none = {NULL, NULL};
     CHECK(rsh_exec_run_on(a->exec, &none, &dst) == RSH_EVALUE);
@@ -71,7 +72,7 @@ static rsh_status refuse_both(bound *a, bound *b) {
     return RSH_OK;
 }
 
-/* The others hear of both before they are told of the first. */
+/* The others learn of both refusals before they wait for the first run. */
 static rsh_status hear_of_both(bound *a, bound *b) {
     RSH_TRY(rsh_exec_begin(a->exec));
     RSH_TRY(rsh_exec_begin(b->exec));
@@ -85,7 +86,7 @@ static rsh_status hear_of_both(bound *a, bound *b) {
 static rsh_status two_at_once(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound a, b;
-    if (s->where != THREADS && s->where != PROCESSES) return RSH_OK; /* with messages the comm is given up */
+    if (s->where != THREADS && s->where != PROCESSES) return RSH_OK; /* with messages the comm is abandoned */
     RSH_TRY(bind_on(s, comm, ROWS, COLUMNS, &a));
     RSH_TRY(bind_on(s, comm, COLUMNS, ROWS, &b));
     for (int k = 0; k < 10; k++) RSH_TRY(rsh_comm_rank(comm) == 1 ? refuse_both(&a, &b) : hear_of_both(&a, &b));

@@ -1,4 +1,4 @@
-/* One-shot moves again and again: the comm remembers plans and bindings, whatever memory the tensors have. */
+/* One-shot moves in a loop: the comm caches plans and bindings, whatever memory the tensors have. */
 #include "ramp.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static rsh_status reshards_often(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_layout_parse("f32[24/x, 20] on x=4", &from));
     RSH_TRY(rsh_layout_parse("f32[24, 20/x] on x=4", &to));
     for (int i = 0; i < 3; i++) RSH_TRY(make_source(comm, from, &src[i]));
-    for (int i = 0; i < 30; i++) { /* five results alive: addresses differ from call to call */
+    for (int i = 0; i < 30; i++) { /* five results are kept alive, so that addresses differ from call to call */
         rsh_sharded_free(dst[i % 5]);
         dst[i % 5] = NULL;
         RSH_TRY(rsh_reshard(src[i % 3], to, opts, &dst[i % 5]));
@@ -50,7 +50,7 @@ static void messages_are_bound_once_too(void **state) {
 
 /* ---- one rank differs ---- */
 
-/* This rank's rows with `gap` elements between them. */
+/* Creates this rank's rows with `gap` elements between them. */
 static rsh_status spread_rows(rsh_comm *comm, const rsh_layout *l, int64_t gap, float *room, rsh_sharded **out) {
     rsh_part part;
     RSH_TRY(rsh_layout_part(l, rsh_comm_rank(comm), 0, &part));
@@ -63,7 +63,8 @@ static rsh_status spread_rows(rsh_comm *comm, const rsh_layout *l, int64_t gap, 
 static rsh_status differs_on_one_rank(void *ctx, rsh_comm *comm) {
     (void)ctx;
     enum { TURNS = 12 };
-    static const int who[TURNS] = {-1, -1, 2, 2, -1, 0, -1, 2, 3, 3, -1, -1}; /* whose rows lie apart */
+    /* the rank whose rows have gaps; -1: none */
+    static const int who[TURNS] = {-1, -1, 2, 2, -1, 0, -1, 2, 3, 3, -1, -1};
     rsh_layout *from = NULL, *to = NULL;
     float room[2000];
     RSH_TRY(rsh_layout_parse("f32[24/x, 20] on x=4", &from));
@@ -80,7 +81,7 @@ static rsh_status differs_on_one_rank(void *ctx, rsh_comm *comm) {
     CHECK(s.hits + s.misses == TURNS);
     uint64_t mine = s.hits, all[RANKS];
     RSH_TRY(rsh_comm_allgather(comm, &mine, all, sizeof mine));
-    for (int r = 0; r < RANKS; r++) CHECK(all[r] == mine); /* a miss on one rank is one on all */
+    for (int r = 0; r < RANKS; r++) CHECK(all[r] == mine); /* a miss on one rank is a miss on all */
     rsh_layout_free(from);
     rsh_layout_free(to);
     return RSH_OK;
@@ -90,7 +91,7 @@ static void a_miss_on_one_rank_binds_anew_on_all(void **state) {
     run_ranks(RANKS, differs_on_one_rank, NULL);
 }
 
-/* ---- a refusal between ---- */
+/* ---- an error in between ---- */
 
 static rsh_status refuses_between(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -117,7 +118,7 @@ static void a_refusal_does_not_spoil_what_is_remembered(void **state) {
     run_ranks(RANKS, refuses_between, NULL);
 }
 
-/* ---- more than can be remembered ---- */
+/* ---- more than the cache can hold ---- */
 
 static rsh_status reshard_wide(rsh_comm *comm, int64_t columns) {
     char text[2][64];
@@ -142,15 +143,15 @@ static rsh_status thrashes(void *ctx, rsh_comm *comm) {
     enum { KINDS = 1100, KEPT = 1024 };
     for (int i = 0; i < KINDS; i++) RSH_TRY(reshard_wide(comm, 2 + i));
     CHECK(stats_of(comm).misses == KINDS && stats_of(comm).bindings == KEPT);
-    for (int i = KINDS - KEPT; i < KINDS; i++) RSH_TRY(reshard_wide(comm, 2 + i)); /* all still there */
+    for (int i = KINDS - KEPT; i < KINDS; i++) RSH_TRY(reshard_wide(comm, 2 + i)); /* all are still cached */
     CHECK(stats_of(comm).hits == KEPT && stats_of(comm).misses == KINDS);
-    RSH_TRY(reshard_wide(comm, 2)); /* forgotten */
+    RSH_TRY(reshard_wide(comm, 2)); /* no longer cached */
     CHECK(stats_of(comm).misses == KINDS + 1 && stats_of(comm).bindings == KEPT);
     return RSH_OK;
 }
 static void a_thousand_and_twenty_four_bindings_are_remembered(void **state) {
     (void)state;
-    if (here->wire) return; /* the table is the same on wires, where this takes a while */
+    if (here->wire) return; /* on wires the table is the same, and this takes long */
     run_ranks(2, thrashes, NULL);
 }
 
@@ -171,7 +172,7 @@ static rsh_status keeps_plans(void *ctx, rsh_comm *comm) {
     rsh_exec *e = NULL;
     RSH_TRY(rsh_exec_bind(plan, comm, &(rsh_memory){rsh_tensor_data(a), NULL}, &(rsh_memory){rsh_tensor_data(b), NULL},
                           &e));
-    rsh_plan_free(plan); /* the exec has its own hold */
+    rsh_plan_free(plan); /* the exec holds a reference */
     rsh_layout_free(from);
     rsh_layout_free(to);
     RSH_TRY(rsh_exec_run(e));

@@ -1,9 +1,10 @@
-/* Scratch: what a run needs beside source and destination is what the plan said, and never asked for while running. */
+/* Scratch: a run needs as much memory besides source and destination as the plan states, and allocates none while it
+ * runs. */
 #include "ramp.h"
 
 #include <unistd.h>
 
-/* What one rank needed while it bound and ran a plan. */
+/* What one rank allocated while it bound and ran a plan. */
 typedef struct ledger {
     const char *from_text, *to_text;
     rsh_layout *from, *to;

@@ -1,4 +1,5 @@
-/* Sharded tensors on tensors that exist: their storage is shared, and what the layout does not say is refused. */
+/* Sharded tensors made from existing tensors: they share storage, and tensors that do not match the layout are
+ * rejected. */
 #include "comm/ranks.h"
 
 #include <reshard.h>
@@ -15,7 +16,7 @@ static rsh_status share(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){3, 2}, &band));
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){3, 2}, &wrong));
     RSH_TRY(rsh_tensor_zeros(RSH_F64, 2, (int64_t[]){2, 3}, &f64));
-    RSH_TRY(rsh_tensor_transpose(band, 0, 1, &turned)); /* [2, 3], of other strides */
+    RSH_TRY(rsh_tensor_transpose(band, 0, 1, &turned)); /* [2, 3], with different strides */
     for (int i = 0; i < 6; i++) ((float *)rsh_tensor_data(band))[i] = (float)(10 * me + i);
     const rsh_tensor *part = turned, *other = wrong, *wide = f64, *none = NULL;
     CHECK_STATUS(RSH_EVALUE, rsh_sharded_from_tensors(comm, rows, 1, &other, &a));
@@ -28,7 +29,7 @@ static rsh_status share(void *ctx, rsh_comm *comm) {
     CHECK_SAYS(me ? "2 parts" : "1 part");
     RSH_TRY(rsh_sharded_from_tensors(comm, rows, 1, &part, &a));
     CHECK(rsh_tensor_data(rsh_sharded_part(a, 0)) == rsh_tensor_data(band));
-    rsh_tensor_free(band), rsh_tensor_free(turned); /* the storage lives on */
+    rsh_tensor_free(band), rsh_tensor_free(turned); /* the sharded tensor still holds the storage */
     RSH_TRY(rsh_reshard(a, columns, NULL, &b));
     const float *x = rsh_tensor_data(rsh_sharded_part(b, 0));
     for (int i = 0; i < 4; i++)

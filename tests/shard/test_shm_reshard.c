@@ -1,4 +1,4 @@
-/* The engine shm gives the same bits as one process alone, wherever the caller's memory lies. */
+/* The engine shm gives the same bits as one process alone, in whatever memory the caller's parts are. */
 #include "ramp.h"
 
 #include <stdio.h>
@@ -66,7 +66,7 @@ static void let_go(held *h) {
     free(h->memory);
 }
 
-/* What all ranks have, made before they are processes of their own. */
+/* Data of all ranks, made before the processes are forked. */
 typedef struct trial {
     rsh_layout *from, *to;
     rsh_plan *plan;
@@ -78,7 +78,7 @@ static size_t bytes_of(const rsh_layout *l, int rank, int64_t part) {
     return rsh_layout_part(l, rank, part, &shape) ? 0 : (size_t)shape.count * rsh_dtype_size(rsh_layout_dtype(l));
 }
 
-/* The rank's parts as expected?  `step` elements from one to the next in memory. */
+/* Returns whether the rank's parts are as expected; elements are `step` elements apart in memory. */
 static bool as_expected(const trial *t, int rank, const rsh_memory *dst, int64_t step) {
     size_t size = t->expected.size;
     for (int64_t p = 0; p < rsh_layout_nparts(t->to, rank); p++) {
@@ -99,7 +99,7 @@ static rsh_status run_twice(const trial *t, rsh_comm *comm, const rsh_memory *sr
     return st;
 }
 
-/* ---- memory of three kinds ---- */
+/* ---- three kinds of memory ---- */
 
 static rsh_status in_arenas(const trial *t, rsh_comm *comm, bool *good) {
     int rank = rsh_comm_rank(comm);
@@ -128,7 +128,7 @@ static rsh_status in_private_memory(const trial *t, rsh_comm *comm, bool *good) 
     return st;
 }
 
-/* Every third element of private destinations, so that what lies between must stay as it was. */
+/* Writes every third element of private destinations; the elements between must not change. */
 static rsh_status with_gaps(const trial *t, rsh_comm *comm, bool *good) {
     enum { STEP = 3 };
     int rank = rsh_comm_rank(comm);
@@ -160,7 +160,7 @@ typedef struct trials {
     way way;
 } trials;
 
-/* The exit status of a rank says which pair it was that went wrong. */
+/* The exit status of a rank is the number of the pair that failed. */
 static rsh_status try_all(void *ctx, rsh_comm *comm) {
     const trials *all = ctx;
     for (int i = 0; i < PAIRS; i++) {
@@ -219,7 +219,7 @@ static void messages_move_private_parts_too(void **state) {
     try_way(in_private_memory, true);
 }
 
-/* ---- other ways in ---- */
+/* ---- other functions ---- */
 
 static rsh_status reshards(void *ctx, rsh_comm *comm) {
     rsh_layout *from = ((rsh_layout **)ctx)[0], *to = ((rsh_layout **)ctx)[1];
@@ -239,7 +239,7 @@ static void a_reshard_gives_every_element_its_place(void **state) {
     rsh_layout_free(both[1]);
 }
 
-/* Bound to arenas and run on private memory, then back: the peers are told each time. */
+/* Binds to arenas, runs on private memory, and then on arenas again: the peers must learn of it each time. */
 static rsh_status runs_on_other_memory(void *ctx, rsh_comm *comm) {
     const trial *t = ctx;
     int rank = rsh_comm_rank(comm);
@@ -281,7 +281,7 @@ static void a_run_on_private_memory_is_seen_by_the_peers(void **state) {
     rsh_layout_free(t.to);
 }
 
-/* Memory of the caller's goes in messages, whose scratch is bounded, also without a ceiling. */
+/* Memory of the caller is sent in messages, whose scratch is bounded even without a limit. */
 typedef struct tight {
     rsh_layout *from, *to;
     rsh_plan_opts opts;
@@ -330,10 +330,11 @@ static rsh_status move_private_memory(void *ctx, rsh_comm *comm) {
 
 static void private_memory_keeps_a_ceiling(void **state) {
     (void)state;
-    static const uint64_t ceilings[] = {0, 8, 4096, 16383, 16384, 1 << 20}; /* 0: none */
+    static const uint64_t ceilings[] = {0, 8, 4096, 16383, 16384, 1 << 20}; /* limits on scratch; 0: none */
     alarm(PATIENCE);
     for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
-        bool tiny = ceilings[i] == 8; /* a message for every two elements: few, or a busy machine takes minutes */
+        /* sends a message for every two elements, so only a few, because it takes minutes on a busy machine */
+        bool tiny = ceilings[i] == 8;
         tight t = {parsed(tiny ? "f32[32/x, 16] on x=4" : "f32[256/x, 64] on x=4"),
                    parsed(tiny ? "f32[32, 16/x] on x=4" : "f32[256, 64/x] on x=4"), RSH_PLAN_OPTS_INIT};
         t.opts.has_max_scratch = ceilings[i] > 0;
@@ -346,7 +347,7 @@ static void private_memory_keeps_a_ceiling(void **state) {
     alarm(0);
 }
 
-/* Together the ranks move more than the caches hold: by rows of 1 KiB, 2 KiB, a bit over 4 KiB, and one element. */
+/* Together the ranks move more than the caches hold: rows of 1 KiB, 2 KiB, slightly over 4 KiB, and one element. */
 static void private_memory_moves_beyond_the_caches(void **state) {
     (void)state;
     static const char *const pairs[][2] = {{"f32[4096/x, 1024] on x=4", "f32[4096, 1024/x] on x=4"},

@@ -1,5 +1,5 @@
-/* Stuck: ranks that are stopped, refuse a run or are in another call.  The others hear of it in time, and a job that
- * was suspended goes on. */
+/* Stuck: ranks that are stopped, refuse a run or are in another call.  The others get an error in time, and a job that
+ * was suspended as a whole continues. */
 #include "scene.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 static bool has_flags_alone(const scene *s) { return s->where == THREADS || s->where == PROCESSES; }
 
-/* Rank 1 has no memory for a part; `k`: which side. */
+/* Rank 1 has no memory for a part; `k` says on which side. */
 static rsh_status run_without(const bound *b, rsh_comm *comm, int k) {
     rsh_memory src = memory_of(b->src), dst = memory_of(b->dst);
     if (rsh_comm_rank(comm) == 1) *(k ? &dst : &src) = (rsh_memory){NULL, NULL};
@@ -28,7 +28,7 @@ static rsh_status check_refusal(const scene *s, rsh_comm *comm, rsh_status st, i
     return RSH_OK;
 }
 
-/* With flags alone the next run is as good as ever; with messages the comm has failed. */
+/* If the exec uses only flags, the next run works; with messages the comm has failed. */
 static rsh_status one_refuses(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound b;
@@ -49,7 +49,7 @@ static void a_rank_that_refuses_a_run_tells_the_others_at_once(void **state) {
     everywhere(one_refuses);
 }
 
-/* The sum of all is made in one stage and spread in the next: a rank may hear of the refusal in either. */
+/* The sum of all ranks is made in one stage and distributed in the next; a rank may learn of the refusal in either. */
 static rsh_status refuses_in_stages(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound b;
@@ -66,7 +66,7 @@ static void a_refusal_goes_through_all_stages(void **state) {
     everywhere(refuses_in_stages);
 }
 
-/* A run that was begun and refused by a neighbour says so in its own wait, whichever run is looked at first. */
+/* If a neighbour refused a run, the wait for that run says so, whichever run is tested first. */
 static rsh_status refuses_among_others(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound a, b;
@@ -94,11 +94,12 @@ static void a_refusal_is_told_by_the_run_that_was_refused(void **state) {
 
 /* ---- another call ---- */
 
-/* Rank 1 makes one run fewer.  Nobody waits for RESHARD_TIMEOUT, which is half an hour. */
+/* Rank 1 makes one run fewer.  The others must notice before RESHARD_TIMEOUT, which is half an hour. */
 static rsh_status one_run_fewer(void *ctx, rsh_comm *comm) {
     const scene *s = ctx;
     bound b;
-    if (s->where >= NODES_OF_TWO) return RSH_OK; /* barriers go over the wire there, and nobody sees who is in one */
+    /* there barriers use the wire, and other ranks cannot see who is in one */
+    if (s->where >= NODES_OF_TWO) return RSH_OK;
     RSH_TRY(bind_on(s, comm, ROWS, COLUMNS, &b));
     RSH_TRY(rsh_exec_run(b.exec));
     rsh_status st = rsh_comm_rank(comm) == 1 ? rsh_comm_barrier(comm) : rsh_exec_run(b.exec);
@@ -112,7 +113,7 @@ static void a_rank_with_one_run_fewer_is_found_at_once(void **state) {
     everywhere(one_run_fewer);
 }
 
-/* Who tests does not wait: a rank may be in a barrier meanwhile. */
+/* A rank that tests does not wait, so other ranks may be in a barrier meanwhile. */
 static rsh_status tests_before_a_barrier(void *ctx, rsh_comm *comm) {
     bound b;
     bool done = false;
@@ -134,12 +135,12 @@ static void a_barrier_between_begin_and_wait_is_no_mismatch(void **state) {
 
 /* ---- ranks that are stopped ---- */
 
-/* Shared by the processes of a job. */
+/* Data that the processes of a job share. */
 typedef struct board {
     scene scene;
     _Atomic pid_t pid[RANKS];
     atomic_int barrier, stopped, arrived;
-    double timeout; /* of rank 0, in seconds */
+    double timeout; /* timeout of rank 0 in seconds */
     double took;    /* seconds that rank 0 has waited */
 } board;
 
@@ -151,7 +152,7 @@ static board *new_board(where where, double timeout) {
     return b;
 }
 
-/* Waits until a rank is stopped; false if it has ended instead. */
+/* Waits until a rank is stopped; returns false if it has ended instead. */
 static bool await_stopped(board *w, int rank) {
     while (!atomic_load(&w->pid[rank])) usleep(1000);
     for (;; usleep(1000)) {
@@ -166,7 +167,7 @@ static bool await_stopped(board *w, int rank) {
 #define LONG 2.5    /* timeouts: more than one stuck rank takes, and less than one for each of three ranks */
 enum { ATTEMPTS = 7 };
 
-/* Ranks 1 to 3 stop in front of the run; rank 0 lets them go on when it has its error. */
+/* Ranks 1 to 3 stop before the run; rank 0 lets them continue when it has its error. */
 static rsh_status three_are_stopped(void *ctx, rsh_comm *comm) {
     board *w = ctx;
     bound b;
@@ -189,7 +190,7 @@ static rsh_status three_are_stopped(void *ctx, rsh_comm *comm) {
     CHECK(strstr(sentence, "did not answer for"));
     return RSH_OK;
 }
-/* How many of its timeouts rank 0 waits. */
+/* Returns for how many of its timeouts rank 0 waits. */
 static double timeouts_stuck(where where, double timeout) {
     board *b = new_board(where, timeout);
     alarm(PATIENCE);
@@ -209,8 +210,8 @@ static void the_number_of_stuck_ranks_does_not_matter(void **state) {
     }
 }
 
-/* A child of rank 1 stops both ranks for longer than the timeout of rank 0, while that waits; unless rank 0 has ended
- * before, as its timeout was over. */
+/* A child of rank 1 stops both ranks for longer than the timeout of rank 0, while rank 0 waits, unless rank 0 has timed
+ * out before. */
 static void suspend(board *w) {
     pid_t child = fork();
     if (child == 0) {
@@ -238,15 +239,16 @@ static rsh_status is_suspended(void *ctx, rsh_comm *comm) {
         while (!atomic_load(&w->pid[0])) usleep(1000);
         suspend(w);
     }
-    rsh_status st = atomic_load(&w->barrier) ? rsh_comm_barrier(comm) : RSH_OK; /* the other kind of wait */
+    /* a barrier waits in another way than a run */
+    rsh_status st = atomic_load(&w->barrier) ? rsh_comm_barrier(comm) : RSH_OK;
     if (!st) st = rsh_exec_run(b.exec);
     if (!st) CHECK(check_result(b.dst) == RSH_OK);
     if (!st && atomic_load(&w->stopped)) atomic_fetch_add(&w->arrived, 1);
     unbind(&b);
-    return st == RSH_ETIMEOUT || st == RSH_EPEER ? RSH_OK : st; /* rank 0 did not wait that long */
+    return st == RSH_ETIMEOUT || st == RSH_EPEER ? RSH_OK : st; /* rank 0 timed out before */
 }
 
-/* Was it suspended, and did it go on on both ranks? */
+/* Returns whether the job was suspended and then continued on both ranks. */
 static bool goes_on(int barrier, double timeout) {
     board *b = new_board(PROCESSES, timeout);
     atomic_store(&b->barrier, barrier);
@@ -267,7 +269,7 @@ static void a_job_that_was_suspended_goes_on(void **state) {
     }
 }
 
-/* What every wait counts on, also those on wires. */
+/* Every wait depends on this, including those on wires. */
 static void a_watch_counts_little_of_a_jump_of_the_clock(void **state) {
     (void)state;
     rshi_watch w = {0};

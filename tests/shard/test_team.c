@@ -1,4 +1,5 @@
-/* Team: ranks that share cores make one another's moves; runs, memory that changes, refusals, ranks that leave. */
+/* Team: ranks that share cores make one another's moves.  Tests runs, changing memory, refusals, and ranks that
+ * leave. */
 #include "one_core.h"
 
 #include "shard/team.h"
@@ -11,7 +12,7 @@ static rsh_status bind_team(rsh_comm *comm, int n, bound *b) {
     snprintf(from, sizeof from, WIDE, n);
     snprintf(to, sizeof to, TALL, n);
     RSH_TRY(bind_on(&(scene){.where = THREADS}, comm, from, to, b));
-    CHECK(!b->exec->team == !(b->exec->npeers > 1)); /* ranks without a part have nothing to do with it */
+    CHECK(!b->exec->team == !(b->exec->npeers > 1)); /* ranks without a part are not members */
     return RSH_OK;
 }
 
@@ -32,7 +33,7 @@ static rsh_status run_again_and_again(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-/* With 23 ranks some have rows only, and with 64 some have no part at all. */
+/* With 23 ranks some only have rows, and with 64 some have no part at all. */
 static void every_run_moves_everything(void **state) {
     (void)state;
     on_ranks(2, run_again_and_again);
@@ -41,7 +42,7 @@ static void every_run_moves_everything(void **state) {
     on_ranks(64, run_again_and_again);
 }
 
-/* Other memory than was bound, in every second run. */
+/* Every second run is on other memory than the bound one. */
 static rsh_status run_elsewhere(void *ctx, rsh_comm *comm) {
     bound b;
     rsh_sharded *src = NULL, *dst = NULL;
@@ -69,7 +70,7 @@ static void memory_may_change_from_run_to_run(void **state) {
     on_ranks(6, run_elsewhere);
 }
 
-/* Two runs at once, which ranks finish in different orders; some of them by asking again and again. */
+/* Two runs at once, which ranks finish in different orders, some of them by testing repeatedly. */
 static rsh_status run_two_at_once(void *ctx, rsh_comm *comm) {
     bound b[2];
     int rank = rsh_comm_rank(comm), first = rank % 2;
@@ -91,7 +92,7 @@ static void two_runs_may_be_under_way(void **state) {
     on_ranks(6, run_two_at_once);
 }
 
-/* Rank 1 names its source as its destination: all hear of it, and the next run is as good as the one before. */
+/* Rank 1 passes its source as its destination: all ranks get the error, and the next run works. */
 static rsh_status refuse_on_rank_1(void *ctx, rsh_comm *comm) {
     bound b;
     RSH_TRY(bind_team(comm, *(int *)ctx, &b));
@@ -127,7 +128,7 @@ static void a_rank_that_leaves_is_missed(void **state) {
     on_ranks(6, leave_on_rank_2);
 }
 
-/* A neighbour alone is waited for: no rank waits for one that it does not read. */
+/* Each rank reads only one neighbour, and must not wait for any other rank. */
 static rsh_status shift(void *ctx, rsh_comm *comm) {
     bound b;
     (void)ctx;

@@ -1,4 +1,4 @@
-/* Ends of a team's runs: refusals, timeouts and failures, where some members read only and do not know one another. */
+/* Ends of a team's runs: refusals, timeouts and failures, if some members only read and have no peer in common. */
 #include "one_core.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static void pause_for(long milliseconds) { nanosleep(&(struct timespec){0, milli
 
 /* ---- refusals ---- */
 
-/* What rank 5 gets wrong in the first and in the second of two runs, and what it is told. */
+/* The mistakes of rank 5 in the first and in the second of two runs, and the error messages for them. */
 static const char *const complaints[2] = {"rank 5: destination part 0 has no memory",
                                           "rank 5: run_on: expected memory for 0 source and 1 destination parts, got "
                                           "NULL"};
@@ -34,7 +34,7 @@ static rsh_status run_refused(const bound *b, rsh_comm *comm, int k) {
     return RSH_OK;
 }
 
-/* Rank 4 is slow, and rank 5 would be in its second run by then: each run has its own refusal all the same. */
+/* Rank 4 is slow, and rank 5 might already be in its second run; each run must still have its own refusal. */
 static rsh_status refuse_twice(void *ctx, rsh_comm *comm) {
     bound b;
     (void)ctx;
@@ -75,15 +75,15 @@ static rsh_status finish_by_tests(rsh_exec *e) {
     return st;
 }
 
-/* Alone, among other runs that are under way, or by asking again and again. */
+/* Waits for a run alone, among other runs in progress, or by testing repeatedly. */
 static rsh_status wait_in_some_way(bound b[2], int way) {
     RSH_TRY(rsh_exec_begin(b[0].exec));
     if (way == 1) RSH_TRY(rsh_exec_begin(b[1].exec));
     return way == 2 ? finish_by_tests(b[0].exec) : rsh_exec_wait(b[0].exec);
 }
 
-/* Rank 5 is there and never comes.  Who waits for it says so, and has its memory back.  A rank that comes when another
- * one has given up already hears it from that one. */
+/* Rank 5 never enters the run.  Each rank that waits for it names it in its error and gets its memory back.  A rank
+ * that arrives after another has given up gets the error from that rank. */
 static rsh_status wait_in_vain(void *ctx, rsh_comm *comm) {
     bound b[2];
     (void)ctx;
@@ -129,7 +129,8 @@ static void a_rank_that_never_comes_is_named_by_all(void **state) {
 
 /* ---- failures ---- */
 
-/* Rank 3 comes and fails before rank 5 comes: all have begun the run then, and it never is complete. */
+/* Rank 3 enters the run and fails before rank 5 enters it: all ranks have then begun the run, but it never
+ * completes. */
 static rsh_status come_and_fail(void *ctx, rsh_comm *comm) {
     bound b[2];
     int rank = rsh_comm_rank(comm);

@@ -1,4 +1,4 @@
-/* Teams of processes: memory that the others do not reach, and movers that die or stop in the middle. */
+/* Teams of processes: memory that the others cannot reach, and movers that die or stop in the middle. */
 #include "one_core.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ static void clear(const rsh_sharded *s) { memset(memory_of(s).data, 0xff, bytes_
 
 /* ---- memory ---- */
 
-/* Some ranks run on private memory, others in every second run. */
+/* Some ranks run on private memory every time, others in every second run. */
 static rsh_status run_on_private_memory(void *ctx, rsh_comm *comm) {
     bound b;
     int rank = rsh_comm_rank(comm);
@@ -79,7 +79,7 @@ static void ranks_bound_to_private_memory_are_no_team(void **state) {
     on_processes(MEMBERS, bind_private_memory);
 }
 
-/* ---- movers that do not go on ---- */
+/* ---- movers that do not continue ---- */
 
 enum { LAST = MEMBERS - 1 };
 
@@ -90,11 +90,11 @@ typedef struct fate {
     atomic_int mover, pid, told, went_on;
 } fate;
 
-static fate *story; /* shared */
+static fate *story; /* in shared memory */
 static int this_rank;
-static char *trap; /* a page */
+static char *trap; /* a page of memory */
 
-/* Who was only stopped goes on where it was. */
+/* Signal handler: a process that was only stopped continues where it was. */
 static void meet_it(int number) {
     (void)number;
     atomic_store(&story->mover, this_rank);
@@ -103,7 +103,7 @@ static void meet_it(int number) {
     mprotect(trap, 4096, PROT_READ | PROT_WRITE);
 }
 
-/* Whoever moves cannot touch the last member's destination, and comes to that when others' moves are made. */
+/* Makes the last member's destination inaccessible to the mover, which reaches it after making other members' moves. */
 static rsh_status set_trap(const bound *b) {
     rshi_joint *j = b->exec->joint;
     const rshi_parts *last = &j->parts[LAST];
@@ -126,7 +126,8 @@ static void wait_for(atomic_int *count, int n) {
     while (atomic_load(count) < n) usleep(1000);
 }
 
-/* The last to be told lets the mover go on.  Nothing that it still writes is memory of a rank that has given up. */
+/* The last rank that gets the error lets the mover continue.  Whatever it still writes must not be memory of a rank
+ * that has given up. */
 static rsh_status use_memory_again(const bound *b) {
     clear(b->dst);
     if (atomic_fetch_add(&story->told, 1) + 1 == MEMBERS - 1 && story->signal == SIGSTOP)
@@ -136,7 +137,7 @@ static rsh_status use_memory_again(const bound *b) {
     return RSH_OK;
 }
 
-/* It may have read what others had already used again. */
+/* The mover may have read memory that others had already reused. */
 static rsh_status expect_failure_of_mover(rsh_status st) {
     atomic_store(&story->went_on, 1);
     CHECK(st);
@@ -146,7 +147,7 @@ static rsh_status expect_failure_of_mover(rsh_status st) {
 static rsh_status expect_failure(rsh_status st, const bound *b) {
     char sentence[64];
     if (atomic_load(&story->pid) == (int)getpid()) return expect_failure_of_mover(st);
-    CHECK(st == story->expected || st == RSH_EPEER); /* for those whom somebody else told first */
+    CHECK(st == story->expected || st == RSH_EPEER); /* for ranks that got the error from another rank */
     snprintf(sentence, sizeof sentence, story->sentence, atomic_load(&story->mover));
     CHECK(strstr(rsh_error_detail(), sentence));
     return use_memory_again(b);

@@ -1,4 +1,4 @@
-/* Transits: reshards in steps give what rsh_reshard gives, several at a time, and end on all ranks. */
+/* Transits: reshards in steps give the same result as rsh_reshard, several at a time, and end on all ranks. */
 #include "ramp.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void free_pair(pair *p) {
     rsh_layout_free(p->columns);
 }
 
-/* Begun, perhaps tested until done, waited for; the source handle is freed in between. */
+/* Begins a reshard, optionally tests until it is done, and waits for it; the source handle is freed in between. */
 static rsh_status one(rsh_comm *comm, const pair *p, bool test) {
     rsh_sharded *src = NULL, *dst = NULL;
     rsh_transit *t = NULL;
@@ -44,7 +44,7 @@ static rsh_status in_steps(void *ctx, rsh_comm *comm) {
     RSH_TRY(parse_pair(&p));
     for (int i = 0; i < 6; i++) RSH_TRY(one(comm, &p, i % 2));
     RSH_TRY(rsh_comm_get_cache_stats(comm, &s));
-    CHECK(s.misses == 1 && s.hits == 5 && s.bindings == 1); /* the binding came back each time */
+    CHECK(s.misses == 1 && s.hits == 5 && s.bindings == 1); /* the binding was returned to the cache each time */
     free_pair(&p);
     return RSH_OK;
 }
@@ -53,7 +53,8 @@ static void a_reshard_in_steps_is_a_reshard(void **state) {
     run_ranks(RANKS, in_steps, NULL);
 }
 
-/* Several of the same layouts are under way, with a reshard in between; every rank waits in its own order. */
+/* Several reshards of the same layouts are in progress, with another reshard in between; every rank waits in its own
+ * order. */
 enum { MANY = 3 };
 static rsh_status many(void *ctx, rsh_comm *comm) {
     pair p = {NULL, NULL};
@@ -66,7 +67,7 @@ static rsh_status many(void *ctx, rsh_comm *comm) {
             RSH_TRY(make_source(comm, p.rows, &src[i]));
             RSH_TRY(rsh_reshard_begin(src[i], p.columns, NULL, &t[i]));
         }
-        RSH_TRY(rsh_reshard(src[0], p.columns, NULL, &dst)); /* its binding is none of those */
+        RSH_TRY(rsh_reshard(src[0], p.columns, NULL, &dst)); /* it uses a different binding */
         RSH_TRY(check_result(dst));
         rsh_sharded_free(dst);
         for (int i = 0; i < MANY; i++) {
@@ -86,7 +87,8 @@ static void several_are_under_way(void **state) {
     run_ranks(RANKS, many, NULL);
 }
 
-/* A refusal of one rank is heard by all; a transit that nobody wants ends; a comm in use is not freed. */
+/* If one rank passes wrong arguments, all get the error; an abandoned transit ends; a comm that is in use is not
+ * freed. */
 static rsh_status wrong(void *ctx, rsh_comm *comm) {
     pair p = {NULL, NULL};
     rsh_sharded *src = NULL;
@@ -113,7 +115,7 @@ static void refusals_and_ends_are_common(void **state) {
     run_ranks(RANKS, wrong, NULL);
 }
 
-/* Memory runs out on one rank at any place; all begin or none does. */
+/* Memory runs out on one rank at any allocation; the transit begins on all ranks or on none. */
 static rsh_status shortages(void *ctx, rsh_comm *comm) {
     pair p = {NULL, NULL};
     rsh_sharded *src = NULL, *dst = NULL;

@@ -1,4 +1,4 @@
-/* Simulations whose numbers are known. */
+/* Simulations whose results are known. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static rsh_plan *plan(const char *from, const char *to, int64_t ranks_per_node, 
     return p;
 }
 
-/* 1 GB/s of memory, 100 MB/s of network cards; runs and latency cost nothing. */
+/* Returns a machine with 1 GB/s of memory and network cards of 100 MB/s; runs and latency cost nothing. */
 static rsh_machine machine(void) {
     rsh_machine m = RSH_MACHINE_INIT;
     m.memory = 1e9;
@@ -54,10 +54,10 @@ static void one_node_copies_at_the_rate_of_its_memory(void **state) {
     assert_close(s.lower_bound, s.seconds);
     assert_int_equal(s.limit, RSH_RESOURCE_MEMORY);
     m.latency = 1e-6;
-    m.run_bytes = 64; /* 4096 rows cut in four: runs of 1 KiB */
+    m.run_bytes = 64; /* 4096 rows cut into four: runs of 1 KiB */
     s = simulate("f32[1024/x, 1024] on x=4", "f32[1024, 1024/x] on x=4", 0, &m);
     assert_close(s.seconds, (double)(1 << 22) * (1 + 64.0 / 1024) / 1e9 + 1e-6);
-    m.core = 1e8; /* four ranks together would be faster than one of them is */
+    m.core = 1e8; /* four ranks together could be faster than one of them alone */
     s = simulate("f32[1024/x, 1024] on x=4", "f32[1024, 1024/x] on x=4", 0, &m);
     assert_int_equal(s.limit, RSH_RESOURCE_CORE);
 }
@@ -70,7 +70,7 @@ static void a_transpose_and_a_sum_have_rates_of_their_own(void **state) {
     assert_close(s.seconds, (1 << 22) / 2.5e8);
     m.combined = 5e8;
     s = simulate("f32[1048576] on x=4 sum(x)", "f32[1048576/x] on x=4", 0, &m);
-    assert_close(s.seconds, 2.5 * (1 << 22) / 5e8); /* four are read and one written */
+    assert_close(s.seconds, 2.5 * (1 << 22) / 5e8); /* four contributions are read and one result is written */
     assert_close(s.lower_bound, 2.5 * (1 << 22) / 1e9);
 }
 
@@ -79,14 +79,14 @@ static void network_cards_limit_what_passes_between_nodes(void **state) {
     rsh_machine m = machine();
     rsh_simulation s = simulate("f32[1024/x, 1024] on x=4", "f32[1024, 1024/x] on x=4", 2, &m);
     assert_int_equal(s.nodes, 2);
-    assert_int_equal(s.stage[0].bytes_in, 1 << 20); /* a node has half of the rows and wants half of the columns */
+    assert_int_equal(s.stage[0].bytes_in, 1 << 20); /* a node has half of the rows and needs half of the columns */
     assert_int_equal(s.stage[0].bytes_out, 1 << 20);
     assert_close(s.stage[0].resource[RSH_RESOURCE_NIC_IN], (1 << 20) / 1e8);
     assert_close(s.lower_bound, (1 << 20) / 1e8);
     assert_true(s.limit == RSH_RESOURCE_NIC_IN || s.limit == RSH_RESOURCE_NIC_OUT);
     s = simulate("f32[1048576]", "f32[1048576] on x=8", 2, &m);
     assert_int_equal(s.nstages, 4);
-    assert_close(s.stage[1].resource[RSH_RESOURCE_NIC_OUT], (1 << 22) / 1e8); /* the scatter */
+    assert_close(s.stage[1].resource[RSH_RESOURCE_NIC_OUT], (1 << 22) / 1e8); /* the stage that scatters */
     assert_close(s.lower_bound, (1 << 22) / 1e8);
     assert_true(s.seconds >= s.lower_bound);
 }

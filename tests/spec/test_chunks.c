@@ -1,4 +1,4 @@
-/* Chunks: the arithmetic of cutting a dim, and who gets which chunk. */
+/* Chunks: the arithmetic of cutting a dim, and which rank owns which chunk. */
 #include "spec/make.h"
 
 typedef struct row {

@@ -64,7 +64,7 @@ static void placements_of_every_form_and_the_largest_numbers_come_back(void **st
                                              "trainer0/cuda:0", "trainer0", NULL};
     enum { N = sizeof placements / sizeof *placements };
     rsh_shard_meta list[N];
-    int64_t big = INT64_C(9007199254740993); /* 2^53 + 1: a double would lose it */
+    int64_t big = INT64_C(9007199254740993); /* 2^53 + 1, which a double cannot represent */
     for (int i = 0; i < N; i++)
         assert_int_equal(
             rsh_shard_meta_make(2, DIMS(big + i, 0), 2, DIMS(INT64_MAX - big - N, 0), placements[i], &list[i]), RSH_OK);
@@ -104,7 +104,8 @@ static void a_memory_format_that_does_not_exist_is_refused_both_ways(void **stat
     rsh_tensor_meta_free(m);
 }
 
-/* One change of a good text, by a path of keys; a value of NULL takes the key away. */
+/* Changes one value of a valid text, given by a path of keys, and expects an error; if value is NULL, removes the
+ * key. */
 static void expect_refused(const char *good, const char *where, const char *key, const char *value) {
     rsh_tensor_meta *back = NULL;
     json_t *o = json_loads(good, 0, NULL), *in = *where ? json_array_get(json_object_get(o, where), 0) : o;
@@ -190,7 +191,7 @@ static void a_sink_that_refuses_stops_the_writing(void **state) {
     rsh_tensor_meta_free(m);
 }
 
-/* ---- making and comparing ---- */
+/* ---- creating and comparing ---- */
 
 static void metadata_that_mean_nothing_are_refused(void **state) {
     (void)state;
@@ -240,7 +241,7 @@ static void order_and_empty_shards_matter_to_equal_and_not_to_same(void **state)
     expect_compared(a, e, false, false);
     f->props.requires_grad = true;
     expect_compared(a, f, false, false);
-    rsh_alloc_fail_at(0); /* without memory the answer is the same */
+    rsh_alloc_fail_at(0); /* the result is the same if memory runs out */
     assert_true(rsh_tensor_meta_same(a, b));
     rsh_alloc_fail_at(1);
     assert_true(rsh_tensor_meta_same(a, b));

@@ -1,4 +1,4 @@
-/* Remote devices and devices: text to value and back. */
+/* Remote devices and devices: parsing and printing. */
 #include "spec/make.h"
 
 typedef struct form {

@@ -1,4 +1,4 @@
-/* Shards: boxes that overlap, and boxes that make up a whole tensor. */
+/* Shards: checks for boxes that overlap, and for boxes that tile a tensor. */
 #include "spec/make.h"
 
 #include <time.h>
@@ -43,11 +43,11 @@ static void equal_boxes_and_scalars_overlap(void **state) {
     rsh_shard_meta a = BOX(2, (1, 1), (2, 2), 0), scalar = {0};
     assert_int_equal(check2(a, a), RSH_EVALUE);
     assert_int_equal(check2(scalar, scalar), RSH_EVALUE);
-    assert_int_equal(check2(a, scalar), RSH_EVALUE); /* other numbers of dims */
+    assert_int_equal(check2(a, scalar), RSH_EVALUE); /* different numbers of dims */
     assert_non_null(strstr(rsh_error_detail(), "dims"));
 }
 
-/* ---- against the definition ---- */
+/* ---- comparison with the definition ---- */
 
 static bool pair_overlaps(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     bool all = true;
@@ -60,7 +60,7 @@ static bool pair_overlaps(const rsh_shard_meta *a, const rsh_shard_meta *b) {
     return all;
 }
 
-/* The first shard that overlaps one before it, and the first of those; false: none. */
+/* Finds the first shard that overlaps an earlier one, and the first such shard; returns false if there is none. */
 static bool first_pair(int64_t n, const rsh_shard_meta *shards, int64_t *a, int64_t *b) {
     for (*b = 1; *b < n; ++*b)
         for (*a = 0; *a < *b; ++*a)
@@ -95,7 +95,8 @@ static void random_boxes_overlap_as_the_definition_says(void **state) {
     }
 }
 
-/* Many boxes, so that the search really divides; a tiling, whole or with one shard that was moved or made larger. */
+/* Many boxes, so that the search really divides them: tilings that are exact, or in which one shard was moved or
+ * enlarged. */
 static void random_tilings_overlap_only_where_one_was_disturbed(void **state) {
     (void)state;
     enum { MOST = 700 };
@@ -133,14 +134,15 @@ static void random_sticks_in_all_directions_are_found(void **state) {
             }
         }
         int64_t n = 1;
-        for (int k = 1; k < N; k++) { /* keep those that overlap none before, to have long lists without overlap too */
+        /* keep boxes that overlap no earlier one, so that there are long lists without overlaps too */
+        for (int k = 1; k < N; k++) {
             bool keep = true;
             for (int64_t j = 0; j < n && keep; j++) keep = !pair_overlaps(&list[j], &list[k]);
             if (keep) list[n++] = list[k];
         }
         expect_as_defined(n, list);
         for (int tries = 0; tries < 20;
-             tries++) { /* one is made longer or shifted, often across others, then put back */
+             tries++) { /* one is enlarged or shifted, often across others, and then restored */
             rsh_shard_meta *m = &list[make_below(&seed, n)], was = *m;
             int d = (int)make_below(&seed, ndim);
             m->offsets[d] = make_below(&seed, m->offsets[d] + 1);
@@ -151,7 +153,7 @@ static void random_sticks_in_all_directions_are_found(void **state) {
     }
 }
 
-/* Each of many boxes begins before another along one dim and after it along the other. */
+/* Each of many boxes begins before another one along one dim, and after it along the other dim. */
 static void one_stick_across_many_is_found_wherever_it_stands(void **state) {
     (void)state;
     enum { N = 200 };
@@ -166,12 +168,13 @@ static void one_stick_across_many_is_found_wherever_it_stands(void **state) {
             list[place] = (rsh_shard_meta){.ndim = 2, .sizes = {1, 1}};
             list[place].offsets[!across] = 25;
             list[place].offsets[across] = 2 * 150 + 1;
-            list[place].sizes[across] = 3 + (place == 151); /* over stick 151, or 152 where it took the place of 151 */
+            /* across stick 151, or across 152 if this box replaced 151 */
+            list[place].sizes[across] = 3 + (place == 151);
             expect_as_defined(N + 1, list);
         }
 }
 
-/* ---- large lists: the sweep would not come back if it looked at all pairs ---- */
+/* ---- large lists, for which comparing all pairs would take too long ---- */
 
 static rsh_shard_meta *grid(int ndim, int64_t side, int64_t *n) {
     *n = 1;
@@ -179,7 +182,7 @@ static rsh_shard_meta *grid(int ndim, int64_t side, int64_t *n) {
     rsh_shard_meta *list = calloc((size_t)*n, sizeof *list);
     assert_non_null(list);
     for (int64_t i = 0; i < *n; i++) {
-        int64_t rest = i * 7919 % *n; /* in no order; 7919 is prime to all sides used */
+        int64_t rest = i * 7919 % *n; /* in a mixed order; 7919 is coprime to all sizes used */
         list[i].ndim = ndim;
         for (int d = 0; d < ndim; d++) {
             list[i].offsets[d] = rest % side * 3;
@@ -213,7 +216,7 @@ static void grids_of_a_hundred_thousand_boxes_are_checked(void **state) {
     expect_grid(4, 18);
 }
 
-/* All share indices of dim 0 but lie apart along dim 1: slabs that are staggered. */
+/* All boxes share indices of dim 0 but are disjoint along dim 1: staggered slabs. */
 static void boxes_that_all_overlap_along_one_dim_are_checked(void **state) {
     (void)state;
     int64_t n = 100000;
@@ -287,7 +290,7 @@ static void shards_are_equal_if_offsets_sizes_and_placement_are(void **state) {
     (void)state;
     rsh_shard_meta a = BOX(2, (0, 1), (2, 3), 0), b = a;
     assert_true(rsh_shard_meta_equal(&a, &b));
-    b.offsets[7] = 9; /* beyond its dims */
+    b.offsets[7] = 9; /* an entry after its last dim */
     assert_true(rsh_shard_meta_equal(&a, &b));
     b.sizes[1]++;
     assert_false(rsh_shard_meta_equal(&a, &b));

@@ -1,4 +1,4 @@
-/* Specs: chunks, boxes and users' kinds; their metadata, their text, and inference from shards. */
+/* Specs: chunks, boxes and user-defined kinds; their metadata, their texts, and inference from shards. */
 #include "spec/make.h"
 
 #include <reshard/alloc.h>
@@ -301,7 +301,7 @@ static void chunks_over_permuted_ranks_are_inferred_in_placement_order(void **st
         make_permutation(&seed, 4, order);
         assert_int_equal(rsh_spec_chunk_ranks(cases[c].dim, 4, ranks, &s), RSH_OK);
         rsh_tensor_meta *m = build(s, cases[c].ndim, cases[c].size);
-        for (int k = 0; k < 4; k++) mixed[k] = m->shards[order[k]]; /* whatever the order of the list */
+        for (int k = 0; k < 4; k++) mixed[k] = m->shards[order[k]]; /* the order of the list does not matter */
         expect_inferred(4, mixed, rsh_spec_text(s));
         rsh_tensor_meta_free(m);
         rsh_spec_free(s);
@@ -312,7 +312,7 @@ static void chunks_that_are_empty_at_the_end_are_inferred(void **state) {
     (void)state;
     rsh_shard_meta list[] = {BOX(1, (0), (2), 3), BOX(1, (2), (2), 1), BOX(1, (4), (1), 0), BOX(1, (5), (0), 2)};
     expect_inferred(4, list, "chunk(0; rank:3/cpu, rank:1/cpu, rank:0/cpu, rank:2/cpu)");
-    list[3].offsets[0] = 6; /* where PyTorch would put it */
+    list[3].offsets[0] = 6; /* the offset that PyTorch would choose */
     expect_inferred(4, list, NULL);
 }
 
@@ -322,9 +322,9 @@ static void sizes_that_only_look_like_chunks_are_boxes(void **state) {
     expect_inferred(
         3, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 2), 0), BOX(2, (2, 0), (2, 2), 1), BOX(2, (0, 2), (4, 2), 2)}, NULL);
     expect_inferred(3, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (2), (1), 1), BOX(1, (3), (2), 2)},
-                    NULL); /* 2,1,2 and not 2,2,1 */
+                    NULL); /* 2, 1, 2 instead of 2, 2, 1 */
     expect_inferred(2, (rsh_shard_meta[]){BOX(2, (0, 0), (2, 4), 0), BOX(2, (2, 0), (2, 3), 1)}, NULL);
-    expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (3), (2), 1)}, NULL); /* a gap */
+    expect_inferred(2, (rsh_shard_meta[]){BOX(1, (0), (2), 0), BOX(1, (3), (2), 1)}, NULL); /* with a gap */
 }
 
 static void without_owners_shards_are_boxes(void **state) {
@@ -343,7 +343,7 @@ static void shards_that_no_spec_can_have_are_refused(void **state) {
     assert_null(s);
 }
 
-/* ---- a user's kind: square blocks of equal size, dealt row by row ---- */
+/* ---- a user-defined kind: square blocks of equal size, assigned row by row ---- */
 
 static int grids_alive;
 
@@ -423,7 +423,7 @@ static void kinds_that_lack_something_are_refused_and_their_errors_forwarded(voi
     rsh_spec_kind kind = {.name = "mine", .build = empty_build};
     assert_int_equal(rsh_spec_new(&kind, NULL, &s), RSH_OK);
     assert_string_equal(rsh_spec_text(s), "mine()");
-    assert_int_equal(rsh_spec_build(s, 0, NULL, NULL, &m), RSH_ERUNTIME); /* success, and no metadata */
+    assert_int_equal(rsh_spec_build(s, 0, NULL, NULL, &m), RSH_ERUNTIME); /* build succeeds, but sets no metadata */
     rsh_spec_free(s);
     s = NULL;
     static const char *const names[] = {"chunk", "boxes", "", NULL};
@@ -437,7 +437,7 @@ static void kinds_that_lack_something_are_refused_and_their_errors_forwarded(voi
     kind.print = failing_print;
     int64_t *self = grid_self(4);
     assert_int_equal(rsh_spec_new(&kind, self, &s), RSH_EATTR);
-    assert_int_equal(grids_alive, 1); /* what was refused is still the caller's */
+    assert_int_equal(grids_alive, 1); /* after an error the caller still owns the grid */
     grid_free(self);
     assert_int_equal(rsh_spec_new(NULL, NULL, &s), RSH_EVALUE);
     assert_true(!s && !m);

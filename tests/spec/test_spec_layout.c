@@ -1,4 +1,4 @@
-/* Specs as layouts, and back. */
+/* Specs as layouts, and layouts as specs. */
 #include "spec/make.h"
 
 static void expect_layout(const char *spec, int ndim, const int64_t *size, const char *layout) {
@@ -34,7 +34,7 @@ static void other_owners_and_boxes_become_boxes(void **state) {
                   "f32[0, 3] boxes 1:[0:0,0:2] 1:[0:0,2:3]");
 }
 
-/* What a shard is in the layout: the part of its rank with its number among the rank's shards. */
+/* Checks that each shard is a part of its rank, with the shard's number among the shards of that rank. */
 static void expect_parts(const rsh_tensor_meta *m, const rsh_layout *l) {
     int64_t seen[64] = {0}, index[RSH_MAX_NDIM];
     for (int64_t i = 0; i < m->nshards; i++) {
@@ -175,7 +175,7 @@ static void what_a_spec_cannot_say_is_refused(void **state) {
     expect_spec("f32[0, 4] boxes", NULL);
 }
 
-/* Layouts of the generator's kind, without what specs cannot say. */
+/* Random layouts, without the forms that specs cannot express. */
 static void layouts_and_specs_go_to_and_fro(void **state) {
     (void)state;
     static const char *const rules[] = {"", "~", "%2", ":100"};

@@ -1,8 +1,8 @@
-/* Wrong calls and wrong kinds: results that have no place, kinds that make something else than was asked for, kinds
- * that fail and do not say why. */
+/* Wrong calls and wrong kinds: result pointers that are NULL, kinds that return the wrong metadata, and kinds that fail
+ * without an error message. */
 #include "make.h"
 
-/* ---- kinds of a user who gets things wrong ---- */
+/* ---- user-defined kinds with errors ---- */
 
 static rsh_status build_one(int ndim, const int64_t *size, const rsh_tensor_props *props, rsh_tensor_meta **out) {
     const int64_t zero[RSH_MAX_NDIM] = {0};
@@ -91,7 +91,7 @@ static void a_kind_that_fails_without_a_word_does_not_get_the_words_of_an_older_
     assert_int_equal(build_with(build_silently), RSH_EKEY);
     assert_null(strstr(rsh_error_detail(), "foo"));
     assert_non_null(strstr(rsh_error_detail(), "\"mine\" failed to build"));
-    assert_int_equal(build_with(build_beyond), RSH_EVALUE); /* words of its own stay */
+    assert_int_equal(build_with(build_beyond), RSH_EVALUE); /* the kind's own error message is kept */
     assert_non_null(strstr(rsh_error_detail(), "9 dims"));
     assert_int_equal(
         rsh_spec_new(&(rsh_spec_kind){.name = "mine", .build = build_right, .print = print_silently}, NULL, &s),

@@ -1,4 +1,4 @@
-/* Stash: tensors of every size come back as they were, ranks keep their share, and ranks that disagree are told. */
+/* Stash: tensors of every size are restored, each rank keeps only its chunk, and ranks that disagree get an error. */
 
 #include <reshard/math.h>
 #include <reshard/stash.h>
@@ -7,7 +7,7 @@
 
 /* ---- tensors that all ranks have ---- */
 
-/* Bytes that depend on place and seed; values that every dtype has. */
+/* Creates a tensor whose bytes depend on position and seed, with values that every dtype can represent. */
 static rsh_status make(rsh_dtype dtype, int ndim, const int64_t *shape, unsigned seed, rsh_tensor **out) {
     RSH_TRY(rsh_tensor_empty(dtype, ndim, shape, out));
     unsigned char *at = rsh_tensor_data(*out);
@@ -28,7 +28,7 @@ static rsh_status comes_back(rsh_ticket *k, const rsh_tensor *t) {
     rsh_tensor *back = NULL;
     RSH_TRY(rsh_stash_unpack(k, &back));
     rsh_status st = same(back, t);
-    if (!st && rsh_ticket_is_cut(k)) /* dims lie in memory in the order of the original */
+    if (!st && rsh_ticket_is_cut(k)) /* dims must be in the memory order of the original */
         for (int a = 0; a < rsh_tensor_ndim(t); a++)
             for (int b = 0; b < rsh_tensor_ndim(t); b++)
                 if (rsh_tensor_shape(t)[a] > 1 && rsh_tensor_shape(t)[b] > 1 &&
@@ -38,7 +38,8 @@ static rsh_status comes_back(rsh_ticket *k, const rsh_tensor *t) {
     return st;
 }
 
-/* One tensor: packed, what is kept compared with the ceiling share, unpacked twice, once after a prefetch. */
+/* Tests one tensor: packs it, compares the kept bytes with the largest chunk, and unpacks it twice, once after a
+ * prefetch. */
 static rsh_status one_tensor(rsh_stash *s, rsh_comm *c, const rsh_tensor *t, int dim, bool ahead) {
     rsh_ticket *k = NULL;
     int64_t w = rsh_comm_size(c), count = rsh_tensor_count(t);
@@ -54,15 +55,15 @@ static rsh_status one_tensor(rsh_stash *s, rsh_comm *c, const rsh_tensor *t, int
     }
     if (ahead) RSH_TRY(rsh_stash_prefetch(k));
     CHECK(rsh_ticket_is_begun(k) == (cut && ahead));
-    if (ahead) RSH_TRY(rsh_stash_prefetch(k)); /* once is enough */
+    if (ahead) RSH_TRY(rsh_stash_prefetch(k)); /* one prefetch is enough */
     RSH_TRY(comes_back(k, t));
     RSH_TRY(comes_back(k, t));
     rsh_ticket_free(k);
     return RSH_OK;
 }
 
-/* The sizes at which a decision by element count goes wrong: fewer elements than ranks squared, chunks of different
- * sizes, ranks without any, a dim that is not there. */
+/* Sizes for which a decision by element count would be wrong: fewer elements than the square of the number of ranks,
+ * uneven chunks, empty chunks, and a dim that does not exist. */
 static rsh_status size_classes(void *ctx, rsh_comm *c) {
     const struct {
         int ndim;
@@ -100,7 +101,7 @@ static rsh_status random_tensors(void *ctx, rsh_comm *c) {
         RSH_TRY(make(dtypes[draw(&rng) % 6], ndim, shape, (unsigned)i, &t));
         int a = (int)(draw(&rng) % (uint64_t)ndim), b = (int)(draw(&rng) % (uint64_t)ndim);
         RSH_TRY(rsh_tensor_transpose(t, a, b, &turned));
-        int dim = (int)(draw(&rng) % (uint64_t)(2 * ndim + 2)) - ndim - 1; /* one beyond either end too */
+        int dim = (int)(draw(&rng) % (uint64_t)(2 * ndim + 2)) - ndim - 1; /* including one dim beyond either end */
         RSH_TRY(one_tensor(s, c, turned, dim, draw(&rng) % 2));
         rsh_tensor_free(t), rsh_tensor_free(turned);
     }
@@ -130,7 +131,7 @@ static void free_many(rsh_tensor **t, rsh_ticket **k) {
     for (int i = 0; i < MANY; i++) rsh_tensor_free(t[i]), rsh_ticket_free(k[i]);
 }
 
-/* Tensors of one form share their layouts and bindings, and several gathers may be under way: all are right. */
+/* Tensors of one form share layouts and bindings, and several gathers may be in progress: all results must be right. */
 static rsh_status several(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
     rsh_tensor *t[MANY];
@@ -139,7 +140,7 @@ static rsh_status several(void *ctx, rsh_comm *c) {
     (void)ctx;
     RSH_TRY(rsh_stash_new(c, &s));
     RSH_TRY(pack_many(s, t, k));
-    rsh_stash_free(s); /* tickets live on */
+    rsh_stash_free(s); /* tickets stay valid */
     for (int round = 0; round < 3; round++) {
         if (round == 2) RSH_TRY(rsh_comm_get_cache_stats(c, &before));
         for (int i = MANY - 1; i >= 0; i--) {
@@ -149,7 +150,8 @@ static rsh_status several(void *ctx, rsh_comm *c) {
         RSH_TRY(comes_back(k[0], t[0]));
     }
     RSH_TRY(rsh_comm_get_cache_stats(c, &after));
-    CHECK(after.misses == before.misses && after.bindings == 2); /* two are under way at a time, and remembered */
+    /* two are in progress at a time, and their bindings are cached */
+    CHECK(after.misses == before.misses && after.bindings == 2);
     free_many(t, k);
     return RSH_OK;
 }
@@ -158,7 +160,7 @@ static void several_gathers_are_under_way(void **state) {
     for (int n = 2; n <= 4; n++) run_ranks(n, several, NULL);
 }
 
-/* Ranks that ask for different tickets hear so at once, whether the gathers were begun or not; nothing is lost. */
+/* If ranks unpack different tickets, they get an error at once, even if the gathers have begun; nothing is lost. */
 static rsh_status other_order(void *ctx, rsh_comm *c) {
     bool ahead = *(bool *)ctx;
     rsh_stash *s = NULL;
@@ -184,7 +186,7 @@ static void ranks_that_unpack_in_another_order_are_told(void **state) {
         for (int n = 2; n <= 4; n++) run_ranks(n, other_order, &(bool){ahead});
 }
 
-/* A rank that packed less, since its step failed, counts as the others do after a restart. */
+/* A rank that packed fewer tensors, because its step failed, has the same numbers as the others after a restart. */
 static rsh_status out_of_step(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
     rsh_tensor *t[MANY], *back = NULL;
@@ -210,7 +212,7 @@ static void a_restart_brings_ranks_into_step(void **state) {
     run_ranks(3, out_of_step, NULL);
 }
 
-/* What was begun and is not wanted ends on all ranks; each forgets or frees at its own time. */
+/* Gathers that were begun but are not needed end on all ranks, even if each forgets or frees at a different time. */
 static rsh_status given_up(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
     rsh_tensor *t[MANY];
@@ -235,7 +237,7 @@ static void what_was_begun_is_ended_by_all(void **state) {
     for (int n = 1; n <= 4; n++) run_ranks(n, given_up, NULL);
 }
 
-/* ---- wrong ---- */
+/* ---- errors ---- */
 
 static rsh_status changed(void *ctx, rsh_comm *c) {
     rsh_stash *s = NULL;
@@ -258,7 +260,8 @@ static void a_tensor_that_was_not_cut_must_not_change(void **state) {
     run_ranks(2, changed, NULL);
 }
 
-/* Memory runs out on one rank at any place: all ranks hear, now or in their next call, and nothing is lost. */
+/* Memory runs out on one rank at any allocation: all ranks get an error, now or in their next call, and nothing is
+ * lost. */
 static rsh_status short_of_memory(rsh_comm *c, int64_t at, bool *failed) {
     rsh_stash *s = NULL;
     rsh_tensor *t = NULL, *back = NULL;

@@ -1,4 +1,4 @@
-/* Tensors: making, wrapping, viewing, and who frees what when. */
+/* Tensors: creating, wrapping, viewing, and freeing in any order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,16 +140,16 @@ static void a_view_of_library_memory_stays_inside(void **state) {
     assert_int_equal(rsh_tensor_view(t, INT64_MAX, 1, DIMS(2), NULL, &view), RSH_EVALUE);
     assert_int_equal(rsh_tensor_view(NULL, 0, 0, NULL, NULL, &view), RSH_EVALUE);
     assert_null(view);
-    assert_int_equal(rsh_tensor_view(t, 11, 1, DIMS(12), DIMS(-1), &view), RSH_OK); /* backwards */
+    assert_int_equal(rsh_tensor_view(t, 11, 1, DIMS(12), DIMS(-1), &view), RSH_OK); /* a reversed view */
     assert_false(rsh_tensor_dense(view));
     assert_int_equal(rsh_tensor_view(view, -11, 1, DIMS(12), NULL, &back),
-                     RSH_OK); /* offsets count memory, not indices */
+                     RSH_OK); /* offsets count elements in memory, not indices */
     assert_ptr_equal(rsh_tensor_data(back), rsh_tensor_data(t));
     rsh_tensor_free(back);
     rsh_tensor_free(view);
-    assert_int_equal(rsh_tensor_view(t, 12, 1, DIMS(0), NULL, &view), RSH_OK); /* nothing, at the very end */
+    assert_int_equal(rsh_tensor_view(t, 12, 1, DIMS(0), NULL, &view), RSH_OK); /* an empty view at the very end */
     rsh_tensor_free(view);
-    assert_int_equal(rsh_tensor_view(t, 3, 2, DIMS(100, 2), DIMS(0, 1), &view), RSH_OK); /* broadcast */
+    assert_int_equal(rsh_tensor_view(t, 3, 2, DIMS(100, 2), DIMS(0, 1), &view), RSH_OK); /* a broadcast view */
     rsh_tensor_free(view);
     rsh_tensor_free(t);
 }
@@ -201,7 +201,7 @@ static void a_view_of_wrapped_memory_stays_inside_what_was_wrapped(void **state)
     assert_int_equal(rsh_tensor_wrap(data, RSH_I32, 1, DIMS(0), NULL, NULL, NULL, &t), RSH_OK);
     assert_int_equal(rsh_tensor_storage_bytes(t), 0);
     assert_int_equal(rsh_tensor_view(t, 0, 1, DIMS(1), NULL, &view), RSH_EVALUE);
-    assert_int_equal(rsh_tensor_view(t, -2, 1, DIMS(0), NULL, &view), RSH_OK); /* has nothing that could be outside */
+    assert_int_equal(rsh_tensor_view(t, -2, 1, DIMS(0), NULL, &view), RSH_OK); /* an empty view cannot be outside */
     rsh_tensor_free(view);
     rsh_tensor_free(t);
 }
@@ -228,7 +228,7 @@ static void a_storage_has_a_number_that_no_other_has_or_had(void **state) {
     rsh_tensor *t = NULL, *view = NULL;
     uint64_t last = 0;
     assert_int_equal(rsh_tensor_storage_serial(NULL), 0);
-    for (int i = 0; i < 3000; i++) { /* the memory of one serves the next */
+    for (int i = 0; i < 3000; i++) { /* the next tensor reuses the memory of the last one */
         assert_int_equal(rsh_tensor_zeros(RSH_F32, 1, DIMS(4), &t), RSH_OK);
         assert_int_equal(rsh_tensor_view(t, 1, 1, DIMS(2), NULL, &view), RSH_OK);
         assert_true(rsh_tensor_storage_serial(t) > last);
@@ -252,7 +252,7 @@ static void live_bytes_are_those_of_tensors_that_are_not_freed(void **state) {
     assert_int_equal(rsh_alloc_get_stats().data_bytes, before);
 }
 
-/* Threads that share a storage drop it in any order. */
+/* Threads that share a storage free it in any order. */
 static void *drops(void *arg) {
     rsh_tensor **views = arg;
     for (int i = 0; i < 100; i++) rsh_tensor_free(views[i]);

@@ -1,4 +1,4 @@
-/* Boxes of tensors and swapped dims, as views. */
+/* Views of tensors: boxes, and swapped dims. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ static int32_t at(const rsh_tensor *t, int64_t i, int64_t j) {
     return ((const int32_t *)rsh_tensor_data(t))[i * rsh_tensor_strides(t)[0] + j * rsh_tensor_strides(t)[1]];
 }
 
-/* 4 x 5, element [i, j] is 10 * i + j. */
+/* Makes a 4 x 5 tensor in which element [i, j] is 10 * i + j. */
 static rsh_tensor *make(void) {
     rsh_tensor *t = NULL;
     assert_int_equal(rsh_tensor_empty(RSH_I32, 2, DIMS(4, 5), &t), RSH_OK);
@@ -45,9 +45,9 @@ static void a_dim_of_full_size_stays_whole_whatever_its_offset(void **state) {
     rsh_tensor *t = make(), *box = NULL;
     assert_int_equal(rsh_tensor_narrow(t, DIMS(1, 99), DIMS(2, 5), &box), RSH_OK);
     assert_int_equal(at(box, 0, 0), 10);
-    ((int32_t *)rsh_tensor_data(box))[0] = -1; /* shared memory */
+    ((int32_t *)rsh_tensor_data(box))[0] = -1; /* the view shares memory */
     assert_int_equal(at(t, 1, 0), -1);
-    rsh_tensor_free(t); /* the view keeps the storage */
+    rsh_tensor_free(t); /* the view holds the storage */
     assert_int_equal(at(box, 1, 4), 24);
     rsh_tensor_free(box);
 }
@@ -81,7 +81,7 @@ static void a_transposed_tensor_has_its_dims_swapped(void **state) {
             for (int64_t j = 0; j < 4; j++) assert_int_equal(at(turned, i, j), j * 10 + i);
         rsh_tensor_free(turned);
     }
-    assert_int_equal(rsh_tensor_transpose(t, 1, -1, &turned), RSH_OK); /* with itself */
+    assert_int_equal(rsh_tensor_transpose(t, 1, -1, &turned), RSH_OK); /* swaps a dim with itself */
     assert_memory_equal(rsh_tensor_strides(turned), DIMS(5, 1), 16);
     rsh_tensor_free(turned);
     turned = NULL;

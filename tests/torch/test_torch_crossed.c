@@ -1,22 +1,22 @@
-/* Ranks in different calls: whatever two collective calls of the library meet, every rank is told so, none waits, and
- * the group works afterwards. */
+/* Ranks in different calls: whichever two collective calls of the library meet, every rank gets an error, none waits,
+ * and the group works afterwards. */
 #include "kept.h"
 #include "whole.h"
 
 #define W 3
 
-/* What the calls work on. */
+/* The objects that the calls use. */
 typedef struct scene {
     rsh_comm *comm;
     int me;
     int64_t size[2], share[2];
     rsh_spec *rows, *columns, *reversed;
-    rsh_tensor *whole, *other, *own; /* 6 x 6 twice; 2 x 6 */
-    rsh_torch_tensor *a, *b;                   /* by rows, by columns */
-    rsh_shard shard;                 /* of a */
+    rsh_tensor *whole, *other, *own; /* two tensors of 6 x 6, and one of 2 x 6 */
+    rsh_torch_tensor *a, *b;                   /* cut by rows, and by columns */
+    rsh_shard shard;                 /* a shard of a */
     rsh_partial *partial;
-    rsh_sharded *core, *core_to; /* of a, of b */
-    bytes state; /* of a */
+    rsh_sharded *core, *core_to; /* the core's tensors of a and b */
+    bytes state; /* saved state of a */
 } scene;
 
 static rsh_status set_up(scene *s) {
@@ -49,7 +49,7 @@ static void tear_down(scene *s) {
     rsh_spec_free(s->rows), rsh_spec_free(s->columns), rsh_spec_free(s->reversed);
 }
 
-/* ---- every collective call there is; each gives back what it made ---- */
+/* ---- all collective calls; each returns the tensor that it made ---- */
 
 static rsh_status done(rsh_status st, rsh_torch_tensor **made) {
     if (!st) rsh_torch_free(*made);
@@ -208,7 +208,7 @@ static const call calls[] = {{"shard_tensor", go_shard},
                              {"rsh_sharded_gather", go_core_gather}};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* One rank in a call, the others in another: everybody gets the same answer, and then all can do the first call
+/* One rank makes one call and the others another: all ranks get the same error, and then all can make the first call
  * together. */
 static rsh_status cross(scene *s, const call *one, const call *others, int alone) {
     rsh_status st = (s->me == alone ? one : others)->go(s);

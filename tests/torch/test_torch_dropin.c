@@ -1,10 +1,10 @@
-/* The functions that PyTorch's reshard is made of, where PyTorch's go wrong: dims named from the end, dims of length
- * 0, and refusals of one rank. */
+/* The functions of which PyTorch's reshard consists, in cases in which PyTorch's fail: negative dims, dims of length 0,
+ * and errors on one rank. */
 #include "whole.h"
 
 #define W 3
 
-/* This rank's only chunk with the right values. */
+/* Creates this rank's only chunk, with the expected values. */
 static rsh_status chunk_of(const cutting *c, int rank, rsh_tensor **out) {
     int i = 0;
     while (c->pieces[i].rank != rank) i++;
@@ -13,7 +13,7 @@ static rsh_status chunk_of(const cutting *c, int rank, rsh_tensor **out) {
     return RSH_OK;
 }
 
-/* Chunks of dim p become chunks of dim q; dims may be negative. */
+/* Moves chunks of dim p to chunks of dim q; dims may be negative. */
 static rsh_status go(const int64_t *size, int p, const int *A, int q, const int *B, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     bool same = (p + 2) % 2 == (q + 2) % 2;
@@ -77,7 +77,7 @@ static void drop_ins_move_dims_of_length_0(void **state) {
     run_engines(W, empty_dims, NULL);
 }
 
-/* ---- a gradient that is required ---- */
+/* ---- tensors that require a gradient ---- */
 
 static rsh_status gradients(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -102,7 +102,7 @@ static void a_resharded_tensor_requires_a_gradient_as_its_source_does(void **sta
     run_engines(W, gradients, NULL);
 }
 
-/* ---- one rank refuses ---- */
+/* ---- errors on one rank ---- */
 
 static rsh_status refusals(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -134,7 +134,7 @@ static rsh_status refusals(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE,
                  rsh_reshuffle_local_shard(local, 2, size, rows, me == 0 ? few : reversed, NULL, &got, by_rank));
     CHECK(!made && !got.tensor);
-    RSH_TRY(rsh_torch_reshard(t, columns, &made)); /* all go on */
+    RSH_TRY(rsh_torch_reshard(t, columns, &made)); /* all ranks continue */
     rsh_torch_free(made), rsh_torch_free(t);
     rsh_tensor_free(local), rsh_tensor_free(whole);
     rsh_spec_free(rows), rsh_spec_free(columns), rsh_spec_free(reversed), rsh_spec_free(few);
@@ -146,7 +146,7 @@ static void what_one_rank_refuses_reaches_all_in_reshard_and_the_drop_ins(void *
     run_engines(W, refusals, NULL);
 }
 
-/* ---- steps that each rank takes alone ---- */
+/* ---- local steps ---- */
 
 static rsh_status alone(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -169,7 +169,8 @@ static void ranks_agree_on_how_making_their_shards_went(void **state) {
     run_engines(W, alone, NULL);
 }
 
-/* Rank 1 cannot make its shard.  It goes on to the next collective call of its program, where the others are not. */
+/* Rank 1 cannot make its shard.  It continues with the next collective call of its program, which is not the others'
+ * call. */
 static rsh_status failing(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
@@ -182,7 +183,7 @@ static rsh_status failing(void *ctx, rsh_comm *comm) {
                  st ? rsh_group_barrier(NULL) : rsh_torch_from_shards(1, &s, 1, (int64_t[]){4 * W}, NULL, &t));
     CHECK_SAYS("offsets");
     CHECK_SAYS("rank 1");
-    RSH_TRY(rsh_group_barrier(NULL)); /* all go on */
+    RSH_TRY(rsh_group_barrier(NULL)); /* all ranks continue */
     rsh_shard_clear(&s);
     rsh_tensor_free(x);
     return RSH_OK;
@@ -192,7 +193,7 @@ static void the_others_learn_why_a_rank_has_no_shard_at_its_next_call(void **sta
     run_engines(W, failing, NULL);
 }
 
-/* What a rank learned in earlier calls is no reason for being in another one now. */
+/* An error from earlier calls must not be reported as the reason for being in a different call now. */
 static rsh_status unrelated(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_layout *l = NULL;
@@ -209,7 +210,7 @@ static void an_error_before_the_last_common_call_is_not_quoted(void **state) {
 }
 
 int main(void) {
-    setenv("RESHARD_TIMEOUT", "30", 0); /* where a refusal does not reach all ranks, they would wait for long */
+    setenv("RESHARD_TIMEOUT", "30", 0); /* if an error did not reach all ranks, they would wait for a long time */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drop_ins_take_dims_from_the_end),
         cmocka_unit_test(drop_ins_move_dims_of_length_0),

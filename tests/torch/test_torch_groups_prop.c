@@ -1,5 +1,5 @@
-/* Random tensors of 0 to 4 dims in random groups: cut, resharded, gathered into memory of any strides, saved in one
- * group and loaded in another of another size; and random numbers that are reduced and cut.  Every step is compared
+/* Random tensors of 0 to 4 dims in random groups: cut, resharded, gathered into memory with any strides, saved in one
+ * group and loaded in another of a different size; and random numbers that are reduced and cut.  Every step is compared
  * with the oracle on whole tensors. */
 #include "kept.h"
 #include "whole.h"
@@ -8,10 +8,10 @@ enum { MOST_ELEMENTS = 600 };
 
 static int64_t below(uint64_t *seed, int64_t n) { return (int64_t)(draw(seed) % (uint64_t)n); }
 
-/* ---- what is drawn, the same on every rank ---- */
+/* ---- random choices, the same on every rank ---- */
 
 typedef struct members {
-    int n, ranks[8]; /* ascending */
+    int n, ranks[8]; /* ascending ranks */
     rsh_group *group;
 } members;
 
@@ -34,7 +34,7 @@ static void random_shape(uint64_t *seed, cutting *whole) {
     } while (n > MOST_ELEMENTS);
 }
 
-/* Halve pieces at random places; a tensor of no dims stays one piece. */
+/* Halves pieces at random places; a tensor without dims stays one piece. */
 static void random_pieces(uint64_t *seed, int ranks, cutting *c) {
     c->npieces = 1;
     c->pieces[0] = (piece){.rank = (int)below(seed, ranks)};
@@ -63,7 +63,7 @@ static rsh_status random_spec(uint64_t *seed, const cutting *whole, int ranks, c
 
 /* ---- one group ---- */
 
-/* Into a tensor whose dims lie the other way round in memory. */
+/* Gathers into a tensor whose dims are in reverse order in memory. */
 static rsh_status check_gather(const rsh_torch_tensor *t, const cutting *c, int dst, int me) {
     int64_t strides[RSH_MAX_NDIM], n = 1;
     rsh_tensor *room = NULL, *out = NULL, *dense = NULL;
@@ -91,7 +91,7 @@ static rsh_status check_gather(const rsh_torch_tensor *t, const cutting *c, int 
     return RSH_OK;
 }
 
-/* Cut, reshard, gather; what a member saves. */
+/* Cuts, reshards and gathers; then saves the state of a member. */
 static rsh_status move_around(const members *m, const cutting *whole, const cutting c[2], rsh_spec *const spec[2],
                               int src, int dst, bytes *state) {
     int me = rsh_group_rank(m->group);
@@ -108,7 +108,7 @@ static rsh_status move_around(const members *m, const cutting *whole, const cutt
     RSH_TRY(check_gather(b, whole, dst, me));
     RSH_TRY(rsh_torch_clone(b, &copy));
     RSH_TRY(rsh_torch_equal(b, copy, &same));
-    CHECK(same || whole->dtype >= RSH_F16); /* bytes at random may be nan */
+    CHECK(same || whole->dtype >= RSH_F16); /* random bytes may be NaN */
     RSH_TRY(rsh_torch_save(b, &(rsh_sink){keep, state}));
     rsh_torch_free(a), rsh_torch_free(b), rsh_torch_free(copy);
     rsh_tensor_free(x);
@@ -117,8 +117,8 @@ static rsh_status move_around(const members *m, const cutting *whole, const cutt
 
 /* ---- from group to group ---- */
 
-/* Member i of the first group's state is given to member i of the second, counted around, and some of them to another
- * one as well. */
+/* Loads the states of the first group in the second: state i goes to member i, modulo the size of the group, and some
+ * states also go to another member. */
 static rsh_status load(const members *from, const members *to, const rsh_objects *all, const cutting *c,
                        const rsh_spec *spec) {
     const void *data[8];
@@ -159,7 +159,7 @@ static rsh_status one_case(uint64_t seed, rsh_comm *comm) {
 
 /* ---- reductions ---- */
 
-/* What rank r brings at an index: small, so that nothing overflows. */
+/* Returns what rank r contributes at an index: small numbers, so that nothing overflows. */
 static int64_t brought(uint64_t seed, int64_t index, int r) {
     seed ^= (uint64_t)index * 64 + (uint64_t)r;
     return 1 + below(&seed, 3);
@@ -189,7 +189,7 @@ static void put(rsh_dtype dtype, void *data, int64_t i, int64_t value) {
     else ((int16_t *)data)[i] = (int16_t)value;
 }
 
-/* Numbers of a piece in row-major order, looked up in the whole. */
+/* Compares the elements of a piece, in row-major order, with those of the whole tensor. */
 static rsh_status check_piece(const cutting *c, const piece *p, const char *whole, const char *data) {
     int64_t n = count_of(c, p);
     size_t item = rsh_dtype_size(c->dtype);
@@ -237,7 +237,7 @@ static rsh_status one_reduction(uint64_t seed, rsh_comm *comm) {
     return RSH_OK;
 }
 
-/* ---- many of them ---- */
+/* ---- many cases ---- */
 
 typedef struct many {
     uint64_t seed;

@@ -1,5 +1,5 @@
-/* Tensors like others and functions of torch.nn.init, the whole tensor on every rank, texts, and states in memory and
- * files. */
+/* Tensors like other tensors, functions of torch.nn.init, the whole tensor on every rank, texts, and states in memory
+ * and in files. */
 #include "kept.h"
 #include "whole.h"
 
@@ -12,14 +12,14 @@
 
 /* ---- init ---- */
 
-/* The mean of all elements, and the least and the greatest, on every rank. */
+/* Computes the mean, the minimum and the maximum of all elements on every rank. */
 static rsh_status measure(const rsh_torch_tensor *t, double *mean, double *low, double *high) {
     rsh_tensor *all;
     int64_t size[2] = {0, 0};
     RSH_TRY(rsh_torch_size(t, 0, &size[0]));
     RSH_TRY(rsh_torch_size(t, 1, &size[1]));
     RSH_TRY(rsh_tensor_zeros(RSH_F64, 2, size, &all));
-    RSH_TRY(rsh_torch_all_gather(t, all)); /* converted */
+    RSH_TRY(rsh_torch_all_gather(t, all)); /* converts to another dtype */
     const double *x = rsh_tensor_data(all);
     *mean = 0, *low = HUGE_VAL, *high = -HUGE_VAL;
     for (int64_t i = 0; i < size[0] * size[1]; i++) {
@@ -46,7 +46,7 @@ static rsh_status inits(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_torch_uniform(a, -3, 5, 7));
     RSH_TRY(rsh_torch_uniform(b, -3, 5, 7));
     RSH_TRY(rsh_torch_reshard(a, columns, &moved));
-    RSH_TRY(rsh_torch_equal(moved, b, &same)); /* the same numbers however it is cut */
+    RSH_TRY(rsh_torch_equal(moved, b, &same)); /* the numbers are the same, however the tensor is cut */
     CHECK(same);
     RSH_TRY(measure(a, &mean, &low, &high));
     CHECK(low >= -3 && low < -2.9 && high <= 5 && high > 4.9 && fabs(mean - 1) < 0.2);
@@ -140,7 +140,7 @@ static void tensors_like_others_are_cut_as_they_are(void **state) {
     run_engines(W, likes, NULL);
 }
 
-/* ---- the whole tensor, and no copy ---- */
+/* ---- the whole tensor, without a copy ---- */
 
 static rsh_status wholes(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -160,7 +160,7 @@ static rsh_status wholes(void *ctx, rsh_comm *comm) {
     RSH_TRY(check_whole(&c, narrow));
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, (int64_t[]){3, 5}, &wide));
     RSH_TRY(rsh_tensor_transpose(wide, 0, 1, &turned));
-    RSH_TRY(rsh_torch_gather(t, 2, turned)); /* of another dtype and order; ignored but on rank 2 */
+    RSH_TRY(rsh_torch_gather(t, 2, turned)); /* another dtype and order; ignored except on rank 2 */
     for (int i = 0; i < 15; i++) {
         float expected = (float)((const int16_t *)rsh_tensor_data(narrow))[i];
         CHECK(((const float *)rsh_tensor_data(wide))[i % 3 * 5 + i / 3] == (me == 2 ? expected : 0));
@@ -172,7 +172,7 @@ static rsh_status wholes(void *ctx, rsh_comm *comm) {
     CHECK(rsh_tensor_data(rsh_torch_shard(got, 0)->tensor) == rsh_tensor_data(rsh_torch_shard(t, 0)->tensor));
     rsh_torch_free(got);
     RSH_TRY(rsh_torch_reshard_with(t, again, NULL, &got));
-    if (me < 3) /* rank 3 holds nothing */
+    if (me < 3) /* rank 3 has no elements */
         CHECK(rsh_tensor_data(rsh_torch_shard(got, 0)->tensor) != rsh_tensor_data(rsh_torch_shard(t, 0)->tensor));
     RSH_TRY(check_st(got, &c, me));
     rsh_torch_free(got);
@@ -221,7 +221,7 @@ static void a_sharded_tensor_says_what_it_is(void **state) {
 
 /* ---- states ---- */
 
-/* In place of the C library's: a disk that refuses, for this rank. */
+/* Replaces fsync of the C library: the disk of this rank fails. */
 static _Thread_local bool no_flush;
 int fsync(int fd) { return no_flush ? errno = EIO, -1 : (int)syscall(SYS_fsync, fd); }
 
@@ -247,9 +247,9 @@ static rsh_status states(void *ctx, rsh_comm *comm) {
     rsh_objects_free(o);
     snprintf(path, sizeof path, "%s/%d", folder, me);
     RSH_TRY(rsh_torch_save_file(t, path));
-    RSH_TRY(rsh_torch_save_file(t, path)); /* over what is there */
+    RSH_TRY(rsh_torch_save_file(t, path)); /* replaces the existing file */
     no_flush = true;
-    CHECK_STATUS(RSH_EIO, rsh_torch_save_file(t, path)); /* what is not on the disk does not get the name */
+    CHECK_STATUS(RSH_EIO, rsh_torch_save_file(t, path)); /* a file that was not flushed is not renamed */
     no_flush = false;
     RSH_TRY(rsh_torch_load_file(path, &back));
     RSH_TRY(check_st(back, &c, me));
@@ -259,7 +259,7 @@ static rsh_status states(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EIO, rsh_torch_load_file(path, &back));
     CHECK_SAYS(path);
     snprintf(path, sizeof path, "%s/%d.part", folder, me);
-    CHECK(access(path, F_OK)); /* nothing is left over */
+    CHECK(access(path, F_OK)); /* no file is left behind */
     snprintf(path, sizeof path, "%s/none/%d", folder, me);
     CHECK_STATUS(RSH_EIO, rsh_torch_save_file(t, path));
     CHECK_SAYS("No such file");

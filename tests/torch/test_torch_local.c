@@ -1,4 +1,4 @@
-/* What ranks do to their own shards, comparing tensors, and the move for loops. */
+/* Functions on a rank's own shards, comparisons of tensors, and the move for loops. */
 #include "whole.h"
 
 #include <math.h>
@@ -28,17 +28,17 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_spec_chunk_ranks(0, 5, owners, &s));
     RSH_TRY(rsh_spec_chunk_ranks(1, W, NULL, &columns));
     RSH_TRY(make_filled(s, &c, NULL, &t));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_set_requires_grad(t, true)); /* integers */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_set_requires_grad(t, true)); /* integers cannot require a gradient */
     RSH_TRY(rsh_torch_clone(t, &clone));
     RSH_TRY(check_st(clone, &c, me));
     for (int64_t i = 0; i < rsh_torch_nshards(t); i++)
         CHECK(rsh_tensor_data(rsh_torch_shard(clone, i)->tensor) != rsh_tensor_data(rsh_torch_shard(t, i)->tensor));
     RSH_TRY(rsh_torch_to(t, RSH_F64, &wide));
-    RSH_TRY(rsh_torch_to(wide, RSH_I32, &back)); /* f64 holds every i32 */
+    RSH_TRY(rsh_torch_to(wide, RSH_I32, &back)); /* f64 represents every i32 */
     RSH_TRY(check_st(back, &c, me));
     CHECK(rsh_torch_dtype(wide) == RSH_F64);
     wipe(wide);
-    RSH_TRY(rsh_torch_copy(wide, t)); /* another dtype is converted */
+    RSH_TRY(rsh_torch_copy(wide, t)); /* converts, because the dtypes differ */
     rsh_torch_free(back);
     RSH_TRY(rsh_torch_to(wide, RSH_I32, &back));
     RSH_TRY(check_st(back, &c, me));
@@ -51,7 +51,7 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
         CHECK(!rsh_torch_shard(detached, i)->props.requires_grad &&
               rsh_tensor_data(rsh_torch_shard(detached, i)->tensor) ==
                   rsh_tensor_data(rsh_torch_shard(wide, i)->tensor));
-    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_to(wide, RSH_I32, &cut)); /* integers have no gradient */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_to(wide, RSH_I32, &cut)); /* integers cannot have a gradient */
     CHECK_SAYS("f64");
     CHECK_SAYS("i32");
     RSH_TRY(rsh_torch_empty(columns, 2, size, NULL, &cut));
@@ -65,7 +65,7 @@ static rsh_status local_ops(void *ctx, rsh_comm *comm) {
     RSH_TRY(check_st(cut, &c, me));
     rsh_torch_free(cut);
     RSH_TRY(rsh_torch_full(s, 2, size, &half, NULL, &cut));
-    RSH_TRY(rsh_torch_equal(cut, t, &equal)); /* dtypes differ */
+    RSH_TRY(rsh_torch_equal(cut, t, &equal)); /* not equal, because the dtypes differ */
     CHECK(!equal);
     rsh_torch_free(cut), rsh_torch_free(back), rsh_torch_free(detached), rsh_torch_free(wide), rsh_torch_free(clone),
         rsh_torch_free(t);
@@ -97,10 +97,10 @@ static rsh_status comparing(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_torch_equal(a, b, &yes));
     CHECK(yes);
     RSH_TRY(rsh_torch_equal(a, c, &yes));
-    CHECK(!yes); /* cut differently */
+    CHECK(!yes); /* they are cut differently */
     if (me == 2) element(b)[1] += 1e-3f;
     RSH_TRY(rsh_torch_equal(a, b, &yes));
-    CHECK(!yes); /* on every rank */
+    CHECK(!yes); /* the same answer on every rank */
     RSH_TRY(rsh_torch_allclose(a, b, 0, 2e-3, false, &yes));
     CHECK(yes);
     RSH_TRY(rsh_torch_allclose(a, b, 1e-4, 0, false, &yes));
@@ -118,12 +118,13 @@ static rsh_status comparing(void *ctx, rsh_comm *comm) {
     if (me == 2) element(b)[1] = 3e38f;
     RSH_TRY(rsh_torch_allclose(a, b, 1e30, 1e300, false, &yes));
     CHECK(!yes);
-    RSH_TRY(rsh_torch_allclose(b, a, 1e-5, 0, false, &yes)); /* rtol of infinity is infinite, and still */
+    /* rtol times infinity is infinite, but they are still not close */
+    RSH_TRY(rsh_torch_allclose(b, a, 1e-5, 0, false, &yes));
     CHECK(!yes);
     if (me == 2) element(a)[1] = 0.0f, element(b)[1] = -0.0f;
     RSH_TRY(rsh_torch_equal(a, b, &yes));
     CHECK(yes);
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_equal(a, me == 1 ? NULL : b, &yes)); /* on one rank */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_equal(a, me == 1 ? NULL : b, &yes)); /* a wrong argument on one rank only */
     CHECK_STATUS(RSH_EVALUE, rsh_torch_allclose(a, b, -1, 0, false, &yes));
     rsh_torch_free(c);
     RSH_TRY(rsh_group_new(W, (int[]){0, 1, 2, 3}, &g));
@@ -131,7 +132,7 @@ static rsh_status comparing(void *ctx, rsh_comm *comm) {
     o.group = g;
     RSH_TRY(rsh_torch_ones(s, 2, size, &o, &c));
     RSH_TRY(rsh_torch_equal(c, a, &yes));
-    CHECK(!yes); /* another group */
+    CHECK(!yes); /* a tensor of another group */
     rsh_torch_free(a), rsh_torch_free(b), rsh_torch_free(c);
     rsh_group_free(g);
     rsh_spec_free(s), rsh_spec_free(columns);
@@ -142,7 +143,7 @@ static void every_rank_learns_whether_tensors_are_equal(void **state) {
     run_engines(W, comparing, NULL);
 }
 
-/* Large integers that f64 cannot tell apart; and shards in another order. */
+/* Large integers that are equal after conversion to f64; and shards in another order. */
 static rsh_status comparing_integers(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
@@ -201,7 +202,7 @@ static rsh_status into(void *ctx, rsh_comm *comm) {
     RSH_TRY(make_filled(from, &a, NULL, &z));
     RSH_TRY(rsh_torch_zeros(to, 2, size, NULL, &y));
     RSH_TRY(rsh_torch_reshard_into(x, y));
-    RSH_TRY(rsh_torch_reshard_into(z, y)); /* a second source is remembered beside the first */
+    RSH_TRY(rsh_torch_reshard_into(z, y)); /* the binding of a second source is cached too */
     for (int i = 0; i < 10; i++) {
         wipe(y);
         RSH_TRY(rsh_comm_barrier(comm));
@@ -210,7 +211,7 @@ static rsh_status into(void *ctx, rsh_comm *comm) {
         CHECK(rsh_alloc_get_stats().allocations == before);
         RSH_TRY(check_st(y, &b, me));
     }
-    for (int i = 0; i < 6; i++) { /* more sources than are remembered; what the others hold must not arrive */
+    for (int i = 0; i < 6; i++) { /* more sources than the cache holds; elements of the others must not arrive */
         fill_st(x, &a, me);
         RSH_TRY(rsh_torch_clone(x, &other));
         wipe(x), wipe(z), wipe(y);
@@ -223,17 +224,17 @@ static rsh_status into(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_torch_clone(x, &other));
     if (me == 1) wipe(x);
     wipe(y);
-    RSH_TRY(rsh_torch_reshard_into(me == 1 ? other : x, y)); /* one rank has other memory than before */
+    RSH_TRY(rsh_torch_reshard_into(me == 1 ? other : x, y)); /* one rank has different memory than before */
     RSH_TRY(check_st(y, &b, me));
     wipe(x);
-    RSH_TRY(rsh_torch_reshard_into(y, x)); /* and back */
+    RSH_TRY(rsh_torch_reshard_into(y, x)); /* and in the other direction */
     RSH_TRY(check_st(x, &a, me));
     rsh_torch_tensor *small;
     RSH_TRY(rsh_torch_zeros(to, 2, (int64_t[]){11, 6}, NULL, &small));
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard_into(x, me == 3 ? small : y)); /* on one rank */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard_into(x, me == 3 ? small : y)); /* a wrong tensor on one rank */
     CHECK_SAYS("rank 3");
     CHECK_STATUS(RSH_EVALUE, rsh_torch_reshard_into(x, me == 3 ? NULL : y));
-    RSH_TRY(rsh_torch_reshard_into(x, y)); /* the way is as good as before */
+    RSH_TRY(rsh_torch_reshard_into(x, y)); /* the same move still works */
     RSH_TRY(check_st(y, &b, me));
     rsh_torch_free(x), rsh_torch_free(y), rsh_torch_free(z), rsh_torch_free(other), rsh_torch_free(small);
     rsh_spec_free(from), rsh_spec_free(to);
@@ -244,7 +245,7 @@ static void reshard_into_allocates_nothing_after_the_first_time(void **state) {
     run_engines(W, into, NULL);
 }
 
-/* Rank 1 is in another call; nobody waits for ever and both hear of it. */
+/* Rank 1 is in a different call; no rank waits forever, and all get an error. */
 static rsh_status crossed(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int64_t size[2] = {4, 4};
@@ -274,7 +275,7 @@ static void ranks_in_different_calls_are_told_so(void **state) {
     run_engines(2, crossed, NULL);
 }
 
-/* The explicit way: the core's view of both, bound once. */
+/* Uses the core directly: its tensors of both sides, bound once. */
 static rsh_status explicit_bind(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
@@ -299,11 +300,11 @@ static rsh_status explicit_bind(void *ctx, rsh_comm *comm) {
     RSH_TRY(check_st(y, &b, me));
     rsh_exec_stats stats = RSH_EXEC_STATS_INIT;
     RSH_TRY(rsh_exec_get_stats(e, &stats));
-    CHECK(!stats.bytes_shadow); /* new tensors lie where peers can read them */
+    CHECK(!stats.bytes_shadow); /* peers can read the memory of new tensors */
     rsh_exec_free(e);
     rsh_plan_free(plan);
     rsh_torch_free(x);
-    CHECK(rsh_tensor_data(rsh_sharded_part(sx, 0)) == src.data); /* the storage is shared */
+    CHECK(rsh_tensor_data(rsh_sharded_part(sx, 0)) == src.data); /* both share storage */
     rsh_sharded_free(sx), rsh_sharded_free(sy);
     rsh_torch_free(y);
     rsh_spec_free(from), rsh_spec_free(to);

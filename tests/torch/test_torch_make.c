@@ -1,4 +1,4 @@
-/* Factories, tensors made of shards, of metadata and of local tensors. */
+/* Factories, and tensors made from shards, from metadata and from local tensors. */
 #include "whole.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static rsh_status t1_to_t8(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, empty_of(0, 2, (int[]){0, 5}, 2, a, NULL, &t));
     RSH_TRY(check_chunks(0, 2, (int[]){2, 3}, a, comm));
     RSH_TRY(check_chunks(0, 8, (int[]){0, 1, 2, 3, 0, 1, 2, 3}, c, comm));
-    RSH_TRY(check_chunks(0, W, NULL, e, comm)); /* t8: sizes 1,1,0,0 from 0,1,2,2 on */
+    RSH_TRY(check_chunks(0, W, NULL, e, comm)); /* t8: sizes 1, 1, 0, 0 at offsets 0, 1, 2, 2 */
     CHECK(!t);
     return RSH_OK;
 }
@@ -73,7 +73,7 @@ static void empty_chunks_are_legal_and_lie_inside(void **state) {
     run_engines(W, make_empty_chunks, NULL);
 }
 
-/* Ranks of a placement are ranks of the group. */
+/* Ranks in placements are ranks of the group. */
 static rsh_status subgroup(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_group *g;
@@ -251,18 +251,18 @@ static void chunks_and_boxes_are_gathered(void **state) {
 static rsh_status gathers_of_dtypes(void *ctx, rsh_comm *comm) {
     (void)ctx;
     for (int d = 0; d < RSH_NDTYPES; d++)
-        RSH_TRY(gather_chunks((rsh_dtype)d, 4, NULL, (int64_t[]){5, 3}, d % 4, comm)); /* rank 3 holds nothing */
+        RSH_TRY(gather_chunks((rsh_dtype)d, 4, NULL, (int64_t[]){5, 3}, d % 4, comm)); /* rank 3 has no elements */
     RSH_TRY(gather_chunks(RSH_I64, 4, NULL, (int64_t[]){0, 3}, 2, comm));
     rsh_torch_tensor *t;
     rsh_tensor *whole = NULL;
     int me = rsh_comm_rank(comm);
     int64_t size[2] = {5, 3};
     RSH_TRY(empty_of(0, 4, NULL, 2, size, NULL, &t));
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 1, NULL)); /* missing there */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 1, NULL)); /* missing on the destination rank */
     CHECK_SAYS("rank 1");
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, me == 2 ? (int64_t[]){5, 4} : size, &whole));
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 2, me == 2 ? whole : NULL)); /* of another shape */
-    RSH_TRY(rsh_torch_gather(t, 1, me < 3 ? whole : NULL)); /* given elsewhere, of any shape: ignored */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_gather(t, 2, me == 2 ? whole : NULL)); /* a wrong shape */
+    RSH_TRY(rsh_torch_gather(t, 1, me < 3 ? whole : NULL)); /* ignored on other ranks, whatever its shape */
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_gather(t, 4, NULL));
     CHECK_SAYS("rank 4");
     CHECK_SAYS("0 to 3");
@@ -291,7 +291,7 @@ static rsh_status from_local(const cutting *c, const rsh_spec *s, rsh_comm *comm
     RSH_TRY(rsh_torch_from_tensor(local, NULL, s, c->ndim, c->size, NULL, &t));
     RSH_TRY(check_st(t, c, me));
     CHECK(rsh_tensor_data(rsh_torch_shard(t, 0)->tensor) == rsh_tensor_data(local));
-    rsh_tensor_free(local); /* the storage is shared */
+    rsh_tensor_free(local); /* both share storage */
     RSH_TRY(check_st(t, c, me));
     rsh_torch_free(t);
     return RSH_OK;
@@ -337,7 +337,7 @@ static rsh_status make_of_unfit_tensors(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_tensor_transpose(local, 0, 1, &turned));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_tensor(turned, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t));
     CHECK_STATUS(RSH_EVALUE,
-                 rsh_torch_from_tensor(local, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t)); /* another shape */
+                 rsh_torch_from_tensor(local, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t)); /* a wrong shape */
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_tensor(NULL, NULL, rows, 2, (int64_t[]){12, 6}, NULL, &t));
     CHECK(!t && me >= 0);
     rsh_tensor_free(turned);
@@ -352,9 +352,9 @@ static void local_tensors_that_do_not_fit_are_refused(void **state) {
     run_engines(W, make_of_unfit_tensors, NULL);
 }
 
-/* ---- user's kinds ---- */
+/* ---- user-defined kinds ---- */
 
-/* A square grid of n by n boxes, box (i, j) on rank i*n + j. */
+/* Builds a square grid of n by n boxes, with box (i, j) on rank i*n + j. */
 static rsh_status grid_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
                              rsh_tensor_meta **out) {
     int n = *(const int *)self;

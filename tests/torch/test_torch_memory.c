@@ -1,21 +1,21 @@
-/* No memory on one rank, at every place where a collective call asks for some: every rank gets the same answer, and all
- * go on. */
+/* Memory runs out on one rank, at every allocation of each collective call: every rank gets the same error, and all
+ * continue. */
 #include "kept.h"
 #include "whole.h"
 
 #define W 2
 
-/* What the calls work on, made with memory to spare. */
+/* The objects that the calls use, created while there is enough memory. */
 typedef struct scene {
     rsh_comm *comm;
     int me;
     cutting rows, columns;
     rsh_spec *by_rows, *by_columns;
     rsh_tensor *whole;
-    rsh_torch_tensor *a, *b; /* by rows, by columns */
-    rsh_shard own; /* of a */
+    rsh_torch_tensor *a, *b; /* cut by rows, and by columns */
+    rsh_shard own; /* a shard of a */
     rsh_partial *partial;
-    bytes state; /* of a */
+    bytes state; /* saved state of a */
 } scene;
 
 static rsh_status set_up(scene *s) {
@@ -42,7 +42,7 @@ static void tear_down(scene *s) {
     rsh_spec_free(s->by_rows), rsh_spec_free(s->by_columns);
 }
 
-/* Each call gives a tensor to be checked against rows (columns where it says so), or none. */
+/* A call returns a tensor that is compared with rows (or columns, if it says so), or none. */
 typedef struct call {
     const char *name;
     rsh_status (*go)(scene *s, rsh_torch_tensor **out);
@@ -99,7 +99,7 @@ static const call calls[] = {{"shard_tensor", go_shard, false},
                              {"equal", go_equal, false},
                              {"reshard_local_shard", go_chunk, false}};
 
-/* The n-th request of rank 1 fails, for n = 0, 1, ... until the call makes fewer. */
+/* The n-th allocation of rank 1 fails, for n = 0, 1, ... until the call makes fewer. */
 static rsh_status starve(scene *s, const call *c, int *refused) {
     for (int n = 0;; n++) {
         rsh_torch_tensor *t = NULL;

@@ -1,11 +1,12 @@
-/* Partial tensors: reduce, then cut. */
+/* Partial tensors: reduced, then cut. */
 #include "whole.h"
 
 #include <math.h>
 
 #define W 4
 
-/* What rank r holds at index i of the whole: small integers, so that sums and products are exact in f32. */
+/* Returns the element of rank r at index i of the whole tensor: small integers, so that sums and products are exact in
+ * f32. */
 static double held(int r, int64_t i) { return (double)((i * 7 + r * 5) % 11 - (r == 2 ? 3 : 0)); }
 
 static double reduced(rsh_op op, int ranks, int64_t i) {
@@ -17,7 +18,7 @@ static double reduced(rsh_op op, int ranks, int64_t i) {
     return op == RSH_OP_AVG ? x / ranks : x;
 }
 
-/* Does this rank hold the reduced elements of its pieces? */
+/* Checks that this rank has the reduced elements of its pieces. */
 static rsh_status check_reduced(const rsh_torch_tensor *t, const cutting *c, rsh_op op, rsh_comm *comm) {
     int me = rsh_comm_rank(comm);
     int64_t k = 0;
@@ -43,7 +44,7 @@ static rsh_status make_partial(const int64_t *size, rsh_op op, int me, int64_t f
     return st;
 }
 
-/* k tensors of the same size one below the other, reduced and cut. */
+/* Concatenates k tensors of the same size along dim 0, reduces and cuts them. */
 static rsh_status scenario(int k, const int64_t *size, rsh_op op, int dim, const int *owners, rsh_comm *comm) {
     int me = rsh_comm_rank(comm), n = rsh_comm_size(comm);
     rsh_partial *part[4], *all;
@@ -78,7 +79,7 @@ static void joined_tensors_are_reduced_and_cut(void **state) {
     run_engines(W, q1_to_q4, NULL);
 }
 
-/* Any dim, uneven chunks, trailing ones empty, every op; nothing is padded. */
+/* Reduces along any dim, with uneven and empty chunks and every op; nothing is padded. */
 static rsh_status reduce_any_dim(void *ctx, rsh_comm *comm) {
     (void)ctx;
     rsh_op ops[] = {RSH_OP_SUM, RSH_OP_AVG, RSH_OP_MIN, RSH_OP_MAX, RSH_OP_PROD};
@@ -97,7 +98,7 @@ static void any_dim_of_any_size_is_reduced_by_any_op(void **state) {
     run_engines(W, reduce_any_dim, NULL);
 }
 
-/* ---- worked numbers ---- */
+/* ---- numbers computed by hand ---- */
 
 static rsh_status line(const float *x, int64_t n, rsh_op op, int k, const int *owners, const float *want,
                        int64_t nwant) {
@@ -142,7 +143,7 @@ static void the_worked_numbers(void **state) {
     run_engines(4, four_ranks, NULL);
 }
 
-/* ---- refusals, views, joins ---- */
+/* ---- errors, views, concatenation ---- */
 
 static rsh_status refuse_complex(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -159,15 +160,16 @@ static rsh_status refuse_complex(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EUNSUP, rsh_partial_reshard(p, rows, &t));
     RSH_TRY(boxes_spec(&grid, &boxes));
     RSH_TRY(make_partial(grid.size, RSH_OP_SUM, me, 0, &real));
-    RSH_TRY(rsh_partial_reshard(real, boxes, &t)); /* boxes are no reason to refuse */
+    RSH_TRY(rsh_partial_reshard(real, boxes, &t)); /* boxes are accepted */
     RSH_TRY(check_reduced(t, &grid, RSH_OP_SUM, comm));
     rsh_torch_free(t);
     t = NULL;
-    CHECK_STATUS(RSH_EVALUE, rsh_partial_reshard(real, me == 1 ? NULL : rows, &t)); /* on one rank only */
+    /* a wrong argument on one rank only */
+    CHECK_STATUS(RSH_EVALUE, rsh_partial_reshard(real, me == 1 ? NULL : rows, &t));
     CHECK(!t);
     rsh_partial_free(real);
     RSH_TRY(make_partial(me == 2 ? (int64_t[]){6, 5} : grid.size, RSH_OP_SUM, me, 0, &real));
-    CHECK_STATUS(RSH_EMISMATCH, rsh_partial_reshard(real, rows, &t)); /* ranks of different shapes */
+    CHECK_STATUS(RSH_EMISMATCH, rsh_partial_reshard(real, rows, &t)); /* the ranks' shapes differ */
     rsh_partial_free(real);
     rsh_partial_free(p);
     RSH_TRY(rsh_tensor_zeros(RSH_I32, 1, (int64_t[]){4}, &x));
@@ -196,7 +198,7 @@ static rsh_status transpose_and_join(void *ctx, rsh_comm *comm) {
           rsh_tensor_shape(rsh_partial_tensor(turned))[1] == 5);
     CHECK(rsh_tensor_data(rsh_partial_tensor(turned)) == rsh_tensor_data(rsh_partial_tensor(p)));
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &s));
-    RSH_TRY(rsh_partial_reshard(turned, s, &t)); /* a view that is not dense */
+    RSH_TRY(rsh_partial_reshard(turned, s, &t)); /* the view is not dense */
     const float *x = rsh_tensor_data(rsh_torch_shard(t, 0)->tensor);
     int64_t rows = rsh_torch_shard(t, 0)->meta.sizes[0], first = rsh_torch_shard(t, 0)->meta.offsets[0];
     for (int64_t i = 0; i < rows * 5; i++) CHECK(x[i] == (float)reduced(RSH_OP_SUM, W, i % 5 * 10 + first + i / 5));

@@ -1,18 +1,18 @@
-/* Random tensors, random specs: cut, reshard, reshard again, gather; every step is compared with the oracle on whole
+/* Random tensors with random specs: cut, resharded twice and gathered; every step is compared with the oracle on whole
  * tensors. */
 #include "kept.h"
 #include "whole.h"
 
-/* ---- random cuts; every rank draws the same ---- */
+/* ---- random cuts, the same on every rank ---- */
 
 static int64_t below(uint64_t *seed, int64_t n) { return (int64_t)(draw(seed) % (uint64_t)n); }
 
-/* Split one piece of the list in two at a random place of a random dim, or not at all. */
+/* Splits one piece of the list at a random place of a random dim, or does nothing. */
 static void split(cutting *c, uint64_t *seed, int ranks) {
     piece *p = &c->pieces[below(seed, c->npieces)];
     int d = (int)below(seed, c->ndim);
     if (c->npieces == MOST_PIECES) return;
-    int64_t at = below(seed, p->n[d] + 1); /* 0 and all leave an empty piece */
+    int64_t at = below(seed, p->n[d] + 1); /* 0 and the full length leave an empty piece */
     piece *q = &c->pieces[c->npieces++];
     *q = *p;
     q->lo[d] += at;
@@ -30,7 +30,7 @@ static void shuffle(cutting *c, uint64_t *seed) {
     }
 }
 
-/* A kind of the user's: the list of pieces as it stands, but the metadata come through `build`. */
+/* A user-defined kind: metadata are exactly the list of pieces, but are created by `build`. */
 static rsh_status tiles_build(const void *self, int ndim, const int64_t *size, const rsh_tensor_props *props,
                               rsh_tensor_meta **out) {
     const cutting *c = self;
@@ -71,7 +71,7 @@ static rsh_status check_gather(const rsh_torch_tensor *t, const cutting *c, int 
     return RSH_OK;
 }
 
-/* The pieces of this rank as shards, the last one first, in a tensor whose spec is inferred from them; gathered. */
+/* Creates a tensor from the pieces of this rank as shards, the last one first, with an inferred spec; gathers it. */
 static rsh_status from_pieces(const cutting *c, int dst, rsh_comm *comm) {
     rsh_shard list[MOST_PIECES] = {{0}};
     int n = 0;
@@ -92,7 +92,7 @@ static rsh_status from_pieces(const cutting *c, int dst, rsh_comm *comm) {
     return RSH_OK;
 }
 
-/* Saved, each state given to the next rank, loaded by another spec. */
+/* Saves, passes each state to the next rank, and loads with another spec. */
 static rsh_status save_and_load(const rsh_torch_tensor *t, const rsh_spec *to, const cutting *c, rsh_comm *comm) {
     int me = rsh_comm_rank(comm), n = rsh_comm_size(comm);
     bytes b = {NULL, 0};

@@ -1,5 +1,5 @@
-/* Resharding: every scenario that PyTorch tests, those it refuses, every permutation of owners, and what it gets wrong.
- */
+/* Resharding: every scenario that PyTorch tests, those that it rejects, every permutation of owners, and cases in which
+ * PyTorch is wrong. */
 #include "whole.h"
 
 #define W 4
@@ -20,7 +20,7 @@ static rsh_status reshard_chunks(const cutting c[2], const rsh_spec *from, const
     bool equal;
     RSH_TRY(make_filled(from, &c[0], NULL, &a));
     RSH_TRY(rsh_torch_reshard(a, to, &b));
-    RSH_TRY(check_st(a, &c[0], rsh_comm_rank(comm))); /* the source is untouched */
+    RSH_TRY(check_st(a, &c[0], rsh_comm_rank(comm))); /* the source is unchanged */
     RSH_TRY(check_st(b, &c[1], rsh_comm_rank(comm)));
     CHECK(rsh_spec_equal(rsh_torch_spec(b), to, c->ndim));
     RSH_TRY(make_whole(&c[0], &whole));
@@ -85,7 +85,7 @@ static void negative_dims_are_the_dims_they_mean(void **state) {
     run_engines(W, reshard_scene, &(scene){.dim = {0, -2}, .owners = {{0, 1, 2, 3}, {0, 1, 2, 3}}});
 }
 
-/* ---- R5, R6 and the like: any spec to any spec ---- */
+/* ---- R5, R6 and similar: any spec to any spec ---- */
 
 static rsh_status chunks_to_boxes(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -118,7 +118,7 @@ static void chunks_become_boxes_and_boxes_chunks(void **state) {
     run_engines(W, chunks_to_boxes, NULL);
 }
 
-/* PyTorch's boxes are two of 5 by 5 for a tensor of 24 by 12: that does not cover it. */
+/* PyTorch's boxes are two of 5 by 5 for a tensor of 24 by 12, which they do not cover. */
 static rsh_status boxes_that_do_not_cover(void *ctx, rsh_comm *comm) {
     (void)ctx;
     (void)comm;
@@ -178,7 +178,7 @@ static void any_owners_and_any_number_of_chunks_will_do(void **state) {
 
 /* ---- permutations ---- */
 
-/* One reshard between chunk specs; the tensor's values are checked on arrival. */
+/* Reshards once between chunk specs, and checks the values of the result. */
 static rsh_status go(const int64_t *size, int p, const int *A, int q, const int *B, int n, rsh_comm *comm) {
     cutting a = cut_chunks(RSH_I32, 2, size, p, n, A), b = cut_chunks(RSH_I32, 2, size, q, n, B);
     rsh_spec *from, *to;
@@ -197,7 +197,7 @@ static rsh_status go(const int64_t *size, int p, const int *A, int q, const int 
 
 static rsh_status shuffle_all(void *ctx, rsh_comm *comm) {
     int n = rsh_comm_size(comm), all = *(const int *)ctx, A[8], B[8];
-    int64_t sizes[3][2] = {{2 * n - 1, 2}, {n + 1, 3}, {n - 2, 2}}; /* uneven; some chunks empty */
+    int64_t sizes[3][2] = {{2 * n - 1, 2}, {n + 1, 3}, {n - 2, 2}}; /* uneven, with some empty chunks */
     for (int k = 0; k < all; k++) {
         permutation(n, k * 7 % all, A);
         permutation(n, k, B);
@@ -325,7 +325,7 @@ static void a_resharded_tensor_equals_a_fresh_one(void **state) {
     run_engines(3, order_of_metadata, NULL);
 }
 
-/* ---- the parts of reshard, worked examples ---- */
+/* ---- the parts of reshard: examples computed by hand ---- */
 
 static rsh_status chunk_of(const cutting *c, int rank, rsh_tensor **out) {
     for (int i = 0; i < c->npieces; i++)
@@ -337,7 +337,7 @@ static rsh_status chunk_of(const cutting *c, int rank, rsh_tensor **out) {
     return rshi_fail(RSH_ERUNTIME, "rank %d owns no chunk", rank);
 }
 
-/* The same with the local functions; `to` by rank as well. */
+/* Does the same with the local functions, and with `to` by rank as well. */
 static rsh_status go_locally(const int64_t *size, int p, const int *A, int q, const int *B, int n, rsh_comm *comm) {
     int rank = rsh_comm_rank(comm);
     cutting a = cut_chunks(RSH_F32, 2, size, p, n, A), b = cut_chunks(RSH_F32, 2, size, q, n, B);
@@ -392,7 +392,7 @@ static void worked_c_three_ranks_rotate(void **state) {
     run_engines(3, worked_c, NULL);
 }
 
-/* T[i][j] = 10i + j, and the table of what each rank ends with. */
+/* T[i][j] = 10i + j, with a table of the result on each rank. */
 static rsh_status worked_d(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int rank = rsh_comm_rank(comm), A[3] = {1, 2, 0}, B[3] = {2, 0, 1};
@@ -469,7 +469,7 @@ static void metadata_by_rank(void **state) {
     rsh_spec_free(s);
 }
 
-/* ---- how much is moved ---- */
+/* ---- the amount of data that moves ---- */
 
 static int64_t bytes_moved(const cutting *a, const rsh_spec *from, const rsh_spec *to) {
     rsh_layout *x, *y;
@@ -483,7 +483,7 @@ static int64_t bytes_moved(const cutting *a, const rsh_spec *from, const rsh_spe
     return totals.bytes_moved;
 }
 
-/* Elements of the new pieces that their owner did not have before. */
+/* Counts the elements of the new pieces that their owner did not have before. */
 static int64_t elements_to_move(const cutting *a, const cutting *b) {
     int64_t n = 0;
     for (int i = 0; i < b->npieces; i++)

@@ -1,4 +1,5 @@
-/* Tensors made of what ranks have: shards that are compared, shards with metadata, whole tensors that are cut. */
+/* Tensors made from data of the ranks: shards that are compared, shards with metadata, and whole tensors that are
+ * cut. */
 #include "whole.h"
 
 #define W 4
@@ -25,7 +26,7 @@ static void a_shard_is_a_tensor_that_fits_its_metadata(void **state) {
     int64_t zero[2] = {0, 0}, size[2] = {2, 3}, other[2] = {3, 2};
     assert_int_equal(rsh_tensor_zeros(RSH_F32, 2, size, &t), RSH_OK);
     assert_int_equal(rsh_shard_meta_make(2, zero, 2, size, NULL, &m), RSH_OK);
-    assert_int_equal(rsh_shard_make(t, &m, NULL, &s), RSH_OK); /* t20: a placement may be absent here */
+    assert_int_equal(rsh_shard_make(t, &m, NULL, &s), RSH_OK); /* t20: here the placement may be missing */
     assert_false(s.meta.has_placement);
     rsh_shard_clear(&s);
     assert_int_equal(rsh_shard_meta_make(2, zero, 2, other, NULL, &m), RSH_OK);
@@ -64,12 +65,12 @@ static rsh_status make_of_shards(void *ctx, rsh_comm *comm) {
     for (int i = 0; i < 3; i++) {
         cutting rows = cut_chunks(RSH_F32, 2, sizes[i], 0, W, owners);
         RSH_TRY(from_one(&rows, sizes[i], NULL, me, &t));
-        RSH_TRY(check_st(t, &rows, me)); /* metadata by offset, not by rank */
+        RSH_TRY(check_st(t, &rows, me)); /* metadata are ordered by offset, not by rank */
         CHECK(!strcmp(rsh_spec_kind_name(rsh_torch_spec(t)), "chunk"));
         rsh_torch_free(t);
     }
     cutting some = {RSH_F32, 2, {6, 6}, 3, {{{0, 0}, {6, 2}, 1}, {{0, 2}, {3, 4}, 1}, {{3, 2}, {3, 4}, 2}}};
-    RSH_TRY(from_one(&some, some.size, NULL, me, &t)); /* ranks 0 and 3 have none */
+    RSH_TRY(from_one(&some, some.size, NULL, me, &t)); /* ranks 0 and 3 have no shards */
     RSH_TRY(check_st(t, &some, me));
     rsh_torch_free(t);
     RSH_TRY(rsh_group_new(3, (int[]){1, 2, 3}, &g));
@@ -87,7 +88,7 @@ static void shards_of_all_ranks_make_a_tensor(void **state) {
     run_engines(W, make_of_shards, NULL);
 }
 
-/* One thing is wrong on rank 3; every rank hears of it. */
+/* Rank 3 makes one mistake; every rank gets the error. */
 enum { OVERLAP, GAP, NOBODY, SPARSE, TURNED, SIZE, DTYPE, GRAD, PIN, RANK, FAULTS };
 
 static rsh_status spoil(int fault, rsh_shard *s) {
@@ -136,7 +137,8 @@ static rsh_status make_of_bad_shards(void *ctx, rsh_comm *comm) {
         rsh_shard_clear(&s);
     }
     rsh_torch_tensor *t;
-    CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(0, NULL, 2, NULL, NULL, &t)); /* no size at all */
+    /* no rank has a shard, so there is no size */
+    CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(0, NULL, 2, NULL, NULL, &t));
     return RSH_OK;
 }
 /* PyTorch's scenario T16. */
@@ -150,7 +152,7 @@ static void a_refusal_on_one_rank_reaches_all(void **state) {
     run_engines(W, make_of_bad_shards, NULL);
 }
 
-/* ---- sizes that are worked out ---- */
+/* ---- computed sizes ---- */
 
 static rsh_status work_out_sizes(void *ctx, rsh_comm *comm) {
     (void)ctx;
@@ -172,7 +174,7 @@ static rsh_status work_out_sizes(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(1, &s, 2, (int64_t[]){-1, 7}, NULL, &t));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(1, &s, 2, (int64_t[]){15, -1}, NULL, &t));
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards(me == 2 ? 0 : 1, &s, 2, open, NULL, &t));
-    RSH_TRY(rsh_group_new(2, (int[]){3, 1}, &g)); /* b33: offsets belong to ranks of the group */
+    RSH_TRY(rsh_group_new(2, (int[]){3, 1}, &g)); /* b33: offsets are assigned by ranks of the group */
     if (me == 1 || me == 3) {
         cutting pair = {RSH_F32, 2, {8, 5}, 2, {{{0, 0}, {3, 5}, 0}, {{3, 0}, {5, 5}, 1}}};
         int r = me / 2;
@@ -228,7 +230,7 @@ static rsh_status compare_metadata(void *ctx, rsh_comm *comm) {
     rsh_spec *rows;
     RSH_TRY(rsh_spec_chunk_ranks(0, W, NULL, &rows));
     CHECK_STATUS(RSH_EVALUE,
-                 rsh_torch_from_shards_and_meta(1, s, m, rows, NULL, &t)); /* a spec that says something else */
+                 rsh_torch_from_shards_and_meta(1, s, m, rows, NULL, &t)); /* the spec contradicts the metadata */
     rsh_spec_free(rows);
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_from_shards_and_meta(0, NULL, m, NULL, NULL, &t));
     CHECK_STATUS(RSH_ERUNTIME, rsh_torch_from_shards_and_meta(2, s, m, NULL, NULL, &t));
@@ -248,7 +250,7 @@ static rsh_status compare_metadata(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards_and_meta(1, s, m, NULL, NULL, &t));
     m->shards[me].sizes[0] = 5, m->shards[me].placement.rank = 7;
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards_and_meta(1, s, m, NULL, NULL, &t));
-    m->shards[me].placement.rank = me, m->shards[me].has_placement = false; /* t20 */
+    m->shards[me].placement.rank = me, m->shards[me].has_placement = false; /* t20: without a placement */
     CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards_and_meta(1, s, m, NULL, NULL, &t));
     m->shards[me].has_placement = true;
     RSH_TRY(rsh_tensor_transpose(s->tensor, 0, 1, &turned));
@@ -266,7 +268,7 @@ static void shards_must_be_what_the_metadata_say(void **state) {
     run_engines(W, compare_metadata, NULL);
 }
 
-/* Metadata in which the others have nothing: each rank sees a tensor of its own. */
+/* Metadata in which other ranks own nothing: each rank has a tensor of its own. */
 static rsh_status accept_views(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
@@ -282,7 +284,7 @@ static rsh_status accept_views(void *ctx, rsh_comm *comm) {
         CHECK(rsh_torch_nshards(t) == 1 &&
               !walk_box(&c, &c.pieces[me], rsh_tensor_data(rsh_torch_shard(t, 0)->tensor), false));
         rsh_torch_free(t);
-        m->shards[me].offsets[0] = s.meta.offsets[0] = 1; /* reaches outside */
+        m->shards[me].offsets[0] = s.meta.offsets[0] = 1; /* the shard exceeds the tensor */
         CHECK_STATUS(RSH_EVALUE, rsh_torch_from_shards_and_meta(1, &s, m, NULL, NULL, &t));
         rsh_shard_clear(&s);
         rsh_tensor_meta_free(m);
@@ -309,7 +311,7 @@ static void metadata_of_a_local_view_are_accepted(void **state) {
 
 static rsh_status cut_good(void *ctx, rsh_comm *comm) {
     (void)ctx;
-    int64_t sizes[3][2] = {{12, 12}, {9, 12}, {5, 2}}; /* s1, s2, b05 */
+    int64_t sizes[3][2] = {{12, 12}, {9, 12}, {5, 2}}; /* s1, s2 and b05 */
     for (int i = 0; i < 3; i++)
         for (int src = 0; src < W; src++) {
             int owners[W] = {0, 1, 2, 3}, me = rsh_comm_rank(comm);
@@ -321,7 +323,7 @@ static rsh_status cut_good(void *ctx, rsh_comm *comm) {
             rsh_tensor_props p = RSH_TENSOR_PROPS_INIT;
             p.requires_grad = true;
             RSH_TRY(rsh_spec_chunk_ranks(me % 2 ? -2 : 0, W, owners,
-                                         &s)); /* the same dim on every rank, whatever its sign */
+                                         &s)); /* the same dim on every rank, positive or negative */
             RSH_TRY(me == src ? make_whole(&c, &x) : rsh_tensor_zeros(RSH_F32, 2, sizes[i], &x));
             RSH_TRY(rsh_shard_tensor(x, s, src, NULL, &p, &t));
             RSH_TRY(check_st(t, &c, me));
@@ -354,11 +356,12 @@ static rsh_status cut_bad(void *ctx, rsh_comm *comm) {
     RSH_TRY(rsh_tensor_zeros(RSH_F32, 2, other, &y));
     RSH_TRY(rsh_tensor_zeros(RSH_F64, 2, size, &f64));
     RSH_TRY(rsh_tensor_transpose(x, 0, 1, &turned));
-    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, s, me, NULL, NULL, &t)); /* s3 */
+    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, s, me, NULL, NULL, &t)); /* s3: src_rank differs between ranks */
     CHECK_SAYS("src_rank");
-    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, own, me, NULL, NULL, &t)); /* src_rank first */
+    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, own, me, NULL, NULL, &t)); /* the error about src_rank comes first */
     CHECK_SAYS("src_rank");
-    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 2 ? turned : x, s, 0, NULL, NULL, &t)); /* s4 and b27 */
+    /* s4 and b27: a wrong tensor on rank 2 */
+    CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(me == 2 ? turned : x, s, 0, NULL, NULL, &t));
     CHECK_SAYS("rank 2");
     CHECK_STATUS(RSH_EVALUE, rsh_shard_tensor(x, own, 0, NULL, NULL, &t)); /* s5 */
     CHECK_SAYS("spec");

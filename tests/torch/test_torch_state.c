@@ -1,5 +1,5 @@
-/* Saved sharded tensors: back in the same group, refused in others, loaded anew by another spec, and bytes that are no
- * state. */
+/* Saved sharded tensors: loaded in the same group, rejected in others, loaded with another spec; and bytes that are not
+ * a state. */
 #include "kept.h"
 #include "whole.h"
 
@@ -62,7 +62,7 @@ static void what_was_saved_comes_back(void **state) {
     run_engines(W, save_and_load, NULL);
 }
 
-/* Saved by all four, loaded under a group of 0, 2 and 3; and the other way round. */
+/* Saved by all four ranks, loaded in a group of 0, 2 and 3; and the other way round. */
 static rsh_status other_groups(void *ctx, rsh_comm *comm) {
     (void)ctx;
     int me = rsh_comm_rank(comm);
@@ -83,7 +83,7 @@ static rsh_status other_groups(void *ctx, rsh_comm *comm) {
     rsh_group_leave();
     free(b.data);
     rsh_torch_free(t);
-    if (me != 1) { /* b34: what is entered is this rank's alone */
+    if (me != 1) { /* b34: only this rank enters the group */
         int r = rsh_group_rank(g);
         RSH_TRY(make_filled(three, &d, g, &t));
         RSH_TRY(save(t, &b));
@@ -116,9 +116,10 @@ static void without_a_group_nothing_is_loaded(void **state) {
     assert_non_null(strstr(rsh_error_detail(), "default group"));
 }
 
-/* ---- by another spec ---- */
+/* ---- loading with another spec ---- */
 
-/* The states of four ranks, handed out to two: each gets some, rank 1 also a copy of one that rank 0 has. */
+/* The states of four ranks, given to two: each gets some of them, and rank 1 also gets a copy of one that rank 0
+ * has. */
 typedef struct states {
     bytes of[W];
 } states;
@@ -153,7 +154,8 @@ static rsh_status load_all(void *ctx, rsh_comm *comm) {
     CHECK_STATUS(RSH_EVALUE, rsh_torch_load_resharded(me ? 0 : n, data, sizes, s, &t)); /* a part is missing */
     CHECK_STATUS(RSH_EVALUE, rsh_torch_load_resharded(0, NULL, NULL, s, &t));
     if (me) sizes[1]--;
-    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_load_resharded(n, data, sizes, s, &t)); /* one is cut short on one rank */
+    /* one state is truncated on one rank */
+    CHECK_STATUS(RSH_ERUNTIME, rsh_torch_load_resharded(n, data, sizes, s, &t));
     CHECK_SAYS("rank 1");
     CHECK(!t);
     rsh_spec_free(s);
@@ -169,9 +171,9 @@ static void states_of_four_ranks_are_loaded_on_two_by_another_spec(void **state)
     for (int r = 0; r < W; r++) free(all.of[r].data);
 }
 
-/* ---- bytes that are no state ---- */
+/* ---- bytes that are not a state ---- */
 
-/* Whatever was changed, loading answers; and a changed byte never goes unnoticed. */
+/* Loading damaged states returns a result or an error, and always detects a changed byte. */
 static rsh_status damage(void *ctx, rsh_comm *comm) {
     uint64_t seed = *(const uint64_t *)ctx;
     int64_t size[2] = {6, 5};
@@ -191,12 +193,12 @@ static rsh_status damage(void *ctx, rsh_comm *comm) {
         b.data[i] = was;
     }
     char *junk = malloc(b.n);
-    for (int k = 0; k < 5000; k++) { /* random bytes, some of them behind a good beginning */
+    for (int k = 0; k < 5000; k++) { /* random bytes, some of them after a valid beginning */
         size_t good = draw(&seed) % 64;
         for (size_t i = 0; i < b.n; i++) junk[i] = i < good ? b.data[i] : (char)draw(&seed);
         CHECK(rsh_torch_load(junk, k % 2 ? b.n : draw(&seed) % b.n, &back) && !back);
     }
-    for (int k = 0; k < 5000; k++) { /* a few bytes changed, and the hash mended as far as one can from outside */
+    for (int k = 0; k < 5000; k++) { /* a few changed bytes, with the hash corrected as far as possible from outside */
         memcpy(junk, b.data, b.n);
         for (uint64_t n = draw(&seed) % 4 + 1; n--;) junk[draw(&seed) % (b.n - 8)] = (char)draw(&seed);
         if (!rsh_torch_load(junk, b.n, &back)) {
@@ -219,7 +221,7 @@ static void damaged_states_are_refused(void **state) {
     run_engines(1, damage, &seed);
 }
 
-/* The same with a right hash: what is behind it is not trusted either. */
+/* Computes the hash: a state with a valid hash must be checked too. */
 static uint64_t hash_of(const char *data, size_t n) {
     uint64_t lengths[3], h = rshi_hash(data, 56, 0);
     memcpy(lengths, data + 32, sizeof lengths);
@@ -250,12 +252,12 @@ static rsh_status forge(void *ctx, rsh_comm *comm) {
         uint64_t h = hash_of(forged, b.n);
         memcpy(forged + b.n - 8, &h, sizeof h);
         if (rsh_torch_load(forged, b.n, &back)) continue;
-        loaded++; /* what was loaded is a sound tensor */
+        loaded++; /* the loaded tensor must be usable */
         CHECK(rsh_torch_nshards(back) == 1 &&
               rsh_tensor_count(rsh_torch_shard(back, 0)->tensor) * (int64_t)rsh_dtype_size(rsh_torch_dtype(back)) == 6);
         rsh_torch_free(back);
     }
-    CHECK(loaded > 0); /* at least where only elements changed */
+    CHECK(loaded > 0); /* some load, because only elements changed */
     free(forged);
     free(b.data);
     rsh_torch_free(t);

@@ -1,12 +1,12 @@
-/* Wrong calls of sharded tensors: results without a place, shards whose properties are not those of their tensors,
- * gradients of integers.  Where a call is collective, what one rank gets wrong is every rank's error. */
+/* Wrong calls of sharded tensors: result pointers that are NULL, shards whose properties differ from those of their
+ * tensors, and gradients of integers.  In a collective call, a mistake of one rank is an error on every rank. */
 #include "whole.h"
 
 #define W 3
 
 typedef struct scene {
     rsh_spec *rows;
-    rsh_torch_tensor *a; /* f32, 6 x 5 by rows */
+    rsh_torch_tensor *a; /* f32, 6 x 5, cut by rows */
     int64_t size[2];
     int me;
 } scene;
@@ -45,7 +45,7 @@ static rsh_status results_without_a_place(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-/* A shard is a struct that anybody may fill in; one that says f64 of f32 would be read behind its end. */
+/* A shard is a struct that anybody can fill in; if it said f64 for a tensor of f32, reads would go beyond its end. */
 static rsh_status properties_of_another_dtype(void *ctx, rsh_comm *comm) {
     (void)ctx;
     scene s;
@@ -91,7 +91,7 @@ static rsh_status gradients_of_integers(void *ctx, rsh_comm *comm) {
     return RSH_OK;
 }
 
-/* What all ranks together have allocated and not freed. */
+/* Counts the live allocations of all ranks. */
 static rsh_status count_live(rsh_comm *comm, int64_t *out) {
     int64_t mine = (int64_t)rsh_alloc_get_stats().live;
     return rsh_comm_allreduce(comm, &mine, out, 1, RSH_I64, RSH_OP_SUM);
@@ -109,8 +109,8 @@ static rsh_status group_first(rsh_comm *comm, const scene *s, const rsh_spec *co
     return rsh_comm_barrier(comm);
 }
 
-/* Too late, but nothing is left behind: a comm would be several allocations on each rank every time, while what an
- * engine keeps for later comes and goes by one. */
+/* Freed too late, but nothing leaks: a leaked comm would be several allocations on each rank every time, whereas what
+ * an engine keeps for reuse changes by one. */
 static rsh_status freed_after_the_group(void *ctx, rsh_comm *comm) {
     (void)ctx;
     scene s;
@@ -146,11 +146,11 @@ static rsh_status destroyed_too_early(void *ctx, rsh_comm *comm) {
     rsh_group_free(g);
     rsh_torch_free(s.a);
     CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
-    rsh_torch_free(t); /* of a subgroup that is gone */
+    rsh_torch_free(t); /* its subgroup no longer exists */
     CHECK_STATUS(RSH_EBUSY, rsh_group_destroy());
     rsh_partial_free(p);
     rsh_spec_free(s.rows);
-    return RSH_OK; /* the group is destroyed behind it */
+    return RSH_OK; /* the caller destroys the group */
 }
 
 static void a_group_with_tensors_is_not_destroyed(void **state) {

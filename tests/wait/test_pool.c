@@ -1,4 +1,4 @@
-/* Pool: every task once, on workers that exist, as often as asked. */
+/* Pool: every task is run once, by an existing worker, in as many jobs as requested. */
 #include "comm/ranks.h"
 
 #include <reshard/pool.h>
@@ -6,8 +6,8 @@
 typedef struct tally {
     int workers;
     atomic_int bad_worker;
-    atomic_int *done; /* per task */
-    int64_t plain[64]; /* per worker: written without atomics, as copy threads do */
+    atomic_int *done; /* [tasks] */
+    int64_t plain[64]; /* one per worker, written without atomics, as copy threads write memory */
 } tally;
 
 static void count_task(void *ctx, int64_t i, int worker) {
@@ -68,7 +68,7 @@ static void a_pool_without_memory_is_refused(void **state) {
     assert_int_equal(rsh_pool_new(2, NULL), RSH_EVALUE);
 }
 
-/* Pools of several threads at once do not meet. */
+/* Several threads with pools of their own do not interfere. */
 static rsh_status uses_a_pool(void *ctx, rsh_comm *c) {
     (void)ctx, (void)c;
     rsh_pool *pool = NULL;

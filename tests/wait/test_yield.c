@@ -1,4 +1,4 @@
-/* Yield: on a core that somebody computes on, a waiter is told to sleep. */
+/* Yield: if another thread computes on the core, a waiter sleeps instead of yielding. */
 #include "comm/ranks.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void *compute(void *ctx) {
     return NULL;
 }
 
-/* One core for this thread, for those that it starts, and for one that computes. */
+/* One core for this thread, the threads that it starts, and one thread that computes. */
 typedef struct crowd {
     cpu_set_t before;
     pthread_t other;
@@ -51,7 +51,7 @@ static void a_waiter_sleeps_where_somebody_computes(void **state) {
 
 typedef struct rally {
     rshi_flag flags[2];
-    atomic_long sleeps; /* of both ranks */
+    atomic_long sleeps; /* number of sleeps of both ranks */
 } rally;
 
 static rsh_status plays_ping_pong(void *ctx, rsh_comm *c) {
@@ -68,7 +68,7 @@ static rsh_status plays_ping_pong(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* Two waits a round: with yields alone nearly none of them would sleep. */
+/* Two waits per round: with yields alone, hardly any of them would sleep. */
 static void ranks_that_answer_one_another_sleep_in_between(void **state) {
     (void)state;
     rally r = {0};

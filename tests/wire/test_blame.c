@@ -1,4 +1,4 @@
-/* Blame: a rank that waited for too long names the rank that is missing, not one that waits like itself. */
+/* Blame: a rank that has waited too long names the rank that is missing, not one that is itself waiting. */
 #include "comm/impatience.h"
 #include "comm/ranks.h"
 
@@ -9,7 +9,7 @@
 
 static const int apart[] = {0, 1, 2, 3, 4, 5, 6, 7}, two_and_two[] = {0, 0, 1, 1}, three_and_one[] = {0, 0, 0, 1};
 
-/* Ranks, by bit, that do not come until the others have given up. */
+/* The ranks, as bits, that arrive only after the others have given up. */
 typedef struct absence {
     int ranks;
     unsigned missing;
@@ -22,7 +22,7 @@ typedef struct absence {
 
 static rsh_status barrier(rsh_comm *c) { return rsh_comm_barrier(c); }
 
-/* Everybody sends a lot to the next rank. */
+/* Each rank sends much data to the next one. */
 static rsh_status ring(rsh_comm *c) {
     enum { BYTES = 100000 };
     char *in = malloc(BYTES), *out = calloc(1, BYTES);
@@ -80,7 +80,7 @@ static void of_several_that_do_not_come_all_are_named(void **state) {
     blame(a, apart);
 }
 
-/* Each waits for the other, in calls that do not belong together. */
+/* Each of two ranks waits for the other, in different calls. */
 static rsh_status cross(void *ctx, rsh_comm *c) {
     const double *timeout = ctx;
     char byte[1000] = {0};
