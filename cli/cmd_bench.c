@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_REPEATS 1000000 /* guards against a mistyped number */
+#define MOST_REPEATS 1000000 /* a larger number is probably a typing error */
 
 enum { ENGINE = 256, REPEAT, JSON };
 

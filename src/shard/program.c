@@ -10,7 +10,7 @@
 
 #define SLAB_SPAN ((int64_t)256 << 10)  /* bytes of the destination that a slab covers */
 #define SLAB_BYTES ((int64_t)16 << 10)  /* bytes of a slab, at least */
-#define LINE 64                         /* bytes; as a number of elements it makes whole lines of every dtype */
+#define LINE 64                         /* bytes of a cache line; as a number of elements, whole lines of any dtype */
 #define RECORDS_AHEAD 16                /* number of blocks whose records are prefetched */
 #define AHEAD 4096                      /* bytes of small slabs that are prefetched ahead */
 
