@@ -208,9 +208,8 @@ static void punch_hole(rshi_arena *a, size_t at, size_t bytes) {
 }
 
 static rsh_status fail_with_limit(const rshi_limit *l) {
-    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, of which %llu are left",
-                                 l->name, (unsigned long long)l->allowed,
-                     (unsigned long long)l->left);
+    return rshi_fail(RSH_ENOMEM, "%s allows %llu bytes, of which %llu are left", l->name,
+                     (unsigned long long)l->allowed, (unsigned long long)l->left);
 }
 
 /* If there is not enough shared memory, the kernel kills processes instead of returning an error, so the limits are
@@ -245,8 +244,8 @@ static rsh_status take_pages(rshi_arena *a, size_t at, size_t end) {
     while (at < end) {
         size_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
         if (!fallocate(a->fd, 0, (off_t)at, (off_t)n)) at += n;
-        else if (errno != EINTR) return rshi_fail(RSH_ENOMEM,
-                "the system cannot provide more pages: %s", strerror(errno));
+        else if (errno != EINTR)
+            return rshi_fail(RSH_ENOMEM, "the system cannot provide more pages: %s", strerror(errno));
     }
     if (end > a->highest) a->highest = end;
     return RSH_OK;
