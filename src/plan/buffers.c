@@ -61,11 +61,6 @@ static rsh_status most_contributions(const rshi_pair *pair, int64_t *n) {
     return RSH_OK;
 }
 
-static int64_t capped_product(int64_t a, int64_t b, int64_t most) {
-    int64_t c;
-    return rshi_mul(a, b, &c) ? rshi_min(c, most) : most;
-}
-
 static rsh_status add_need(const rshi_pair *pair, need *out) {
     int64_t e = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->from)),
             f = (int64_t)rsh_dtype_size(rsh_layout_dtype(pair->to)), n;
@@ -75,7 +70,7 @@ static rsh_status add_need(const rshi_pair *pair, need *out) {
     out->send = rshi_max(out->send, size);
     out->recv = rshi_max(out->recv, n * size);
     out->contributions = rshi_max(out->contributions, n);
-    out->stream = rshi_min(out->most, out->stream + capped_product(part, size, out->most));
+    out->stream = rshi_min(out->most, out->stream + rshi_min(out->most, rshi_mul_most(part, size)));
     return RSH_OK;
 }
 
@@ -130,7 +125,7 @@ rsh_status rshi_plan_size_buffers(rsh_plan *p) {
                 (long long)p->scratch_bytes, (long long)p->ceiling);
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(&p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);
-    p->recv_bytes = rshi_max(n.recv, capped_product(n.contributions, n.stream, n.most));
+    p->recv_bytes = rshi_max(n.recv, rshi_min(n.most, rshi_mul_most(n.contributions, n.stream)));
     return p->has_ceiling ? keep_under_ceiling(p, &n) : RSH_OK;
 }
 

@@ -28,7 +28,7 @@ static int64_t own_position(const rshi_walk *w, const rshi_region *r, int64_t re
     return rshi_piece_holder(from, &at, replica) == w->rank ? own : -1;
 }
 
-/* Emits one edge that reads all contributions in order, or of sends the contribution `own` only. */
+/* Emits one edge that reads all contributions in order or, for sends, only the contribution `own`. */
 static rsh_status read_in_order(rshi_walk *w, const rshi_region *r, const rshi_edge *whole, int64_t replica,
                                 int64_t own) {
     const rsh_layout *from = r->pair->from;

@@ -1,9 +1,9 @@
 /* Choose: picks the chain of each tensor.
  *
- * A few chains are proposed, and the cheapest wins: fewest bytes moved, then fewest between nodes, then the smaller
- * of the largest send and receive, then the smallest largest send, then fewest stages.  Costs are counted by walking
- * the edges of all ranks.  If there are too many edges, simple counts of ranks and nodes decide.  Sums by node
- * always have the same chain, because their bits depend on it. */
+ * A few chains are proposed, and the cheapest wins: fewest bytes moved, then fewest between nodes, then fewest that
+ * the busiest rank sends or receives, then fewest that the busiest sender sends, then fewest stages.  Costs are counted
+ * by walking the edges of all ranks.  If there are too many edges, simple counts of ranks and nodes decide.  Sums by
+ * node always have the same chain, because their bits depend on it. */
 #include "plan/impl.h"
 
 #include <stdlib.h>
@@ -51,7 +51,10 @@ static proposals propose_chains(const rsh_plan *p, const rshi_pair *pair) {
 
 /* In the order of comparison. */
 typedef struct cost {
-    int64_t moved, between, most, send, stages;
+    int64_t moved, between;
+    int64_t most; /* the most that a rank sends or receives, whichever is more */
+    int64_t send; /* the most that a rank sends */
+    int64_t stages;
 } cost;
 
 typedef struct counting {
@@ -88,7 +91,7 @@ static rsh_status count_cost(counting *w, int64_t tensor) {
     memset(w->received, 0, (size_t)w->p->nranks * sizeof *w->received);
     for (int64_t q = 0; q < w->p->nranks && !st; q++) {
         walk.rank = w->p->rank[q];
-        st = rshi_receive_forward(&walk, tensor);
+        st = rshi_receive_untransposed(&walk, tensor);
     }
     rshi_walk_free(&walk);
     for (int64_t q = 0; q < w->p->nranks; q++) {

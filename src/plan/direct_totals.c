@@ -2,10 +2,10 @@
  *
  * For each node, the parts that its ranks need are compared with the parts that its ranks hold.  Everything else
  * comes from other nodes.  A source part with one holder sends each of its elements once for every rank that needs
- * it.  If parts have several holders, cell_coverage.c counts for each holder the elements whose turn it has.  Messages
+ * it.  If parts have several holders, cell_coverage.c counts for each holder the elements that it serves.  Messages
  * are pairs of parts that overlap (count_overlaps.c).  The cost grows with the number of ranks and the ranks of a
- * node, not with pairs of ranks.  The serving rule is applied to whole parts here; a test compares the result with
- * the edges. */
+ * node, not with pairs of ranks.  This file repeats the serving rule of serve.c for whole parts: own copy, then
+ * holders on the node, then all holders.  tests/prop/test_totals_prop.c compares the result with the edges. */
 #include "plan/totals.h"
 
 #include <stdlib.h>

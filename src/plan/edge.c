@@ -104,8 +104,8 @@ static rsh_status list_pieces(rshi_walk *w, const rshi_region *r, int64_t turn, 
     return RSH_OK;
 }
 
-/* The same if all of them lie at the same place on their ranks: lists only the ranks.  There may be as many as
- * ranks. */
+/* The same if all contributions lie at the same place on their ranks: lists only the ranks.  Every rank of the plan
+ * may be a source. */
 static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, rshi_edge *e) {
     const rsh_layout *from = r->pair->from;
     rshi_piece at = *r->a;
@@ -121,7 +121,7 @@ static rsh_status list_ranks(rshi_walk *w, const rshi_region *r, int64_t turn, r
     return RSH_OK;
 }
 
-bool rshi_pair_counts_parts(const rshi_pair *pair) {
+bool rshi_pair_reads_whole_parts(const rshi_pair *pair) {
     return pair->reduce && !pair->by_node && !pair->transposed && rshi_layout_has_groups(pair->from) &&
            rshi_layout_holders(pair->from) == 1;
 }
@@ -131,7 +131,7 @@ static rsh_status emit_from_sources(rshi_walk *w, const rshi_region *r, rshi_edg
     if (r->pair->by_node) return rshi_by_node_edges(w, r, e, turn);
     if (w->sends && r->pair->reduce && !w->whole_sends) return emit_own_contribution(w, r, e, turn);
     e->nsrc = r->pair->contributions;
-    if (w->counts && rshi_pair_counts_parts(r->pair)) {
+    if (w->counts && rshi_pair_reads_whole_parts(r->pair)) {
         e->all_contributions = true, e->src = e->with = r->a;
         return w->emit(w->ctx, e);
     }

@@ -105,7 +105,7 @@ static rsh_status make_room(summing *s) {
     const rsh_plan *p = s->walk.p;
     s->peer = rshi_calloc((size_t)p->nranks + 1, sizeof *s->peer);
     if (!s->peer) return rshi_nomem();
-    s->walk.counts = p->n == 1 && rshi_pair_counts_parts(&p->pair[0]);
+    s->walk.counts = p->n == 1 && rshi_pair_reads_whole_parts(&p->pair[0]);
     if (!s->walk.counts) return RSH_OK;
     size_t parts = (size_t)rsh_layout_nranks(source_layout(s));
     s->part = rshi_calloc(parts, sizeof *s->part);

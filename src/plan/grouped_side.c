@@ -26,7 +26,7 @@ static rsh_status list_group_of(const rsh_plan *p, bool only_first, rshi_grouped
 static rsh_status list_turns(const rsh_plan *p, rshi_grouped_side *s) {
     s->turn = rshi_alloc((size_t)p->nranks + 1, sizeof *s->turn);
     if (!s->turn) return rshi_nomem();
-    for (int64_t q = 0; q < p->nranks; q++) s->turn[q] = rshi_layout_position(s->l, p->rank[q]);
+    for (int64_t q = 0; q < p->nranks; q++) s->turn[q] = rshi_turn_of_rank(s->l, p->rank[q]);
     return RSH_OK;
 }
 

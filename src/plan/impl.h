@@ -7,15 +7,16 @@
 #include "plan/plan.h"
 #include "plan/pass_progress.h"
 
-/* Part of every fingerprint: raise it if the same input gives other edges. */
+/* Part of every fingerprint: raise it if the same input gives different edges. */
 #define RSHI_PLAN_VERSION 11
 
 /* The layouts that a tensor passes through.  Those in the middle are `to` without replicas: each
- * of the ranks that hold the same piece of `to` first gets only a slice of it. */
+ * of the ranks that hold the same piece of `to` first gets only a slice of it.  In the
+ * chain `all`, holders on a node that has the source own no slice: see rshi_all_cut. */
 typedef enum rshi_chain {
     RSHI_CHAIN_DIRECT, /* from -> to */
     RSHI_CHAIN_NODE,   /* from -> slices, together the whole piece on each node -> to */
-    RSHI_CHAIN_ALL     /* from -> one slice for each holder -> [slices on each node ->] to */
+    RSHI_CHAIN_ALL     /* from -> one slice for each owner -> [slices on each node ->] to */
 } rshi_chain;
 
 /* One tensor: its layouts, and its way from one to the other. */
@@ -138,12 +139,16 @@ bool rshi_edge_is_copy(const rshi_edge *e);
 
 /* ---- the edges of a rank ---- */
 
-/* A leg: indices [lo, hi) along the region's dim, and what one holder of b reads them from. */
+/* A leg: indices [lo, hi) along the region's dim, and what one holder of the destination piece
+ * reads them from. */
 typedef struct rshi_leg {
     int64_t lo, hi;
-    int stage;      /* 0: the stage that reads sources */
-    int64_t holder; /* number of the holder of b whose destination is read, or RSHI_FROM_SOURCES */
-    int64_t turn;   /* for the serving rule, if sources are read */
+    /* 0: the stage that reads sources.  In sums by node it is one less than the stage of the edge,
+     * because nodes combine first */
+    int stage;
+    /* number of the holder whose copy of the destination piece is read, or RSHI_FROM_SOURCES */
+    int64_t holder;
+    int64_t turn; /* for the serving rule, if sources are read */
 } rshi_leg;
 typedef struct rshi_legs {
     rshi_leg *leg; /* owned */
@@ -163,7 +168,8 @@ typedef struct rshi_walk {
     /* sends list all their sources.  Otherwise sends of sums in order list only `rank`, so that
      * their cost does not depend on the number of contributions */
     bool whole_sends;
-    bool counts; /* edges are only counted: see all_contributions and rshi_pair_counts_parts */
+    /* edges are only counted: all_contributions may be set, see rshi_pair_reads_whole_parts */
+    bool counts;
     const rshi_stripe *box; /* NULL, or one range per dim: edges outside of it may be omitted */
     int64_t nseries;        /* the last series number that was used */
     rshi_piece *src;        /* owned: space for sources */
@@ -182,10 +188,15 @@ typedef struct rshi_kept_groups rshi_kept_groups;
 void rshi_kept_groups_free(rshi_kept_groups *k);
 
 /* Emits the edges into w->rank of the move from `from` to `to`, even if the pair is transposed. */
-rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor);
+rsh_status rshi_receive_untransposed(rshi_walk *w, int64_t tensor);
 /* Emit all edges into w->rank, and all edges from it to other ranks. */
 rsh_status rshi_receive_all(rshi_walk *w);
 rsh_status rshi_send_all(rshi_walk *w);
+
+/* Indices [lo, hi) of a dim. */
+typedef struct rshi_range {
+    int64_t lo, hi;
+} rshi_range;
 
 /* ---- even parts ---- */
 
@@ -219,8 +230,12 @@ static inline int64_t rshi_mul_most(int64_t a, int64_t b) {
  * same for all contributions. */
 int64_t rshi_serving_holder(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                             int64_t rank, int64_t turn);
-/* Which of k candidates in mesh order serves at a turn. */
+/* Which of k candidates in mesh order serves at a turn.  direct_totals.c uses it too. */
 static inline int64_t rshi_candidate_at_turn(int64_t turn, int64_t k) { return turn % k; }
+/* The turn of a rank that reads a whole region from the sources: its position in `to`. */
+static inline int64_t rshi_turn_of_rank(const rsh_layout *to, int64_t rank) {
+    return rshi_layout_position(to, rank);
+}
 /* The number of candidates. */
 int64_t rshi_serving_candidates(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
                                 int64_t rank);
@@ -244,20 +259,21 @@ typedef struct rshi_region {
 } rshi_region;
 void rshi_region_init(const rsh_plan *p, int64_t tensor, const rshi_piece *a, const rshi_piece *b,
                       rshi_region *r);
-/* Lists the legs of holder `me` of b that read `from`: a holder of b, the sources, or any of
+/* Lists the legs of holder `reader` of b that read `from`: a holder of b, the sources, or any of
  * them. */
 #define RSHI_FROM_SOURCES (-1)
 #define RSHI_FROM_ANY     (-2)
-rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, int64_t from, rshi_legs *out);
-/* The first calls fn for each holder of b that may have legs which read `me`.  The second calls
- * fn for each holder that reads [lo, hi) from the sources if `me` gets it, directly or through
- * others. */
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t reader, int64_t from,
+                      rshi_legs *out);
+/* Calls fn for each holder of b that may have legs which read holder `me` of b. */
 typedef rsh_status (*rshi_holder_fn)(void *ctx, int64_t holder);
-typedef rsh_status (*rshi_origin_fn)(void *ctx, int64_t holder, int64_t lo, int64_t hi);
 rsh_status rshi_route_readers(rshi_walk *w, const rshi_region *r, int64_t me, rshi_holder_fn fn,
                               void *ctx);
-rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rshi_origin_fn fn,
-                              void *ctx);
+/* Divides the region by origin: the holder that read [lo, hi) from the sources, and from which it
+ * came to holder `reader` of b, which may be the same holder.  Calls fn for each. */
+typedef rsh_status (*rshi_origin_fn)(void *ctx, int64_t origin, int64_t lo, int64_t hi);
+rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t reader,
+                              rshi_origin_fn fn, void *ctx);
 /* Does a destination piece with so many holders read every region from the sources, in one leg? */
 bool rshi_goes_directly(const rshi_pair *pair, int64_t holders);
 /* The number of stages of the move from `from` to `to`, and of the pair, which may be
@@ -405,7 +421,7 @@ rsh_status rshi_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *t,
 rsh_status rshi_edge_totals(const rsh_plan *p, rshi_progress *w, rsh_plan_totals *t,
                             rshi_rank_bytes *bytes, rshi_stage_bytes *stages);
 /* Does every edge from the sources read all contributions to a part, each from its only holder? */
-bool rshi_pair_counts_parts(const rshi_pair *pair);
+bool rshi_pair_reads_whole_parts(const rshi_pair *pair);
 /* The totals of the plan and of each stage.  The plan keeps them. */
 rsh_status rshi_plan_all_totals(const rsh_plan *p, rshi_progress *w, rshi_kept_totals *out);
 /* Lower bounds, computed without looking at edges. */

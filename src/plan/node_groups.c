@@ -120,9 +120,9 @@ static rsh_status find_reader(void *ctx, const rshi_piece *b) {
     return r->found ? RSH_ERUNTIME : RSH_OK; /* ends the search */
 }
 
-/* Results of a replica on several nodes, if it is the only one, are read by every destination. */
-static rsh_status is_read_by_node(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
-                                  const rshi_node_groups *g, bool *is_read) {
+/* If there is only one replica, and it is on several nodes, every destination reads results. */
+static rsh_status are_results_read(const rsh_plan *p, const rshi_pair *pair, const rshi_piece *a,
+                                   const rshi_node_groups *g, bool *is_read) {
     rshi_piece first;
     reader_search r = {.p = p, .pair = pair, .a = &first};
     bool only = rshi_piece_holders(pair->from, a) == 1;
@@ -198,7 +198,7 @@ rsh_status rshi_walk_groups(rshi_walk *w, int64_t tensor, const rshi_piece *a, i
     k->first = first;
     k->read_known = k->read_known && same_piece;
     RSH_TRY(find_groups(w->p, pair, a, replica, &k->groups));
-    if (k->groups.combined && !k->read_known) RSH_TRY(is_read_by_node(w->p, pair, a, &k->groups, &k->read));
+    if (k->groups.combined && !k->read_known) RSH_TRY(are_results_read(w->p, pair, a, &k->groups, &k->read));
     k->read_known = k->read_known || k->groups.combined;
     k->groups.combined = k->groups.combined && k->read;
     k->tensor = tensor;

@@ -27,7 +27,8 @@ rsh_status rshi_holder_list_find(rshi_walk *w, int64_t tensor, const rshi_piece 
 const rshi_holder *rshi_holder_list_at(const rshi_holder_list *list, int64_t holder);
 void rshi_holder_list_free(rshi_holder_list *list);
 
-/* Does the rank hold the region's source piece, of a copy? */
+/* Does the rank hold the region's source piece?  Always false for reductions: there a rank holds
+ * only contributions. */
 bool rshi_holds_source(const rshi_region *r, int64_t rank);
 
 /* The relays of a region on one node: the holders of b on it that do not hold the source.  Each
@@ -47,12 +48,12 @@ const rshi_holder *rshi_relays_at(const rshi_relays *relays, int64_t i);
 int64_t rshi_relays_index(const rshi_relays *relays, int64_t holder);
 
 /* The nodes that hold the source piece, and the holders of b on them (the holders beside a
- * source). Empty for reductions. */
+ * source).  Empty for reductions. */
 typedef struct rshi_source_nodes {
     int64_t serial; /* of the holder list that this belongs to; -1: nothing is known */
     rshi_piece a;
-    /* owned: nodes of the source; numbers of the holders beside a source, ascending */
-    int64_t *node, *holder;
+    int64_t *node;   /* owned: the nodes of the holders of `a`, ascending; only for list_beside */
+    int64_t *holder; /* owned: numbers of the n holders of b beside a source, ascending */
     int64_t n, node_room, holder_room;
 } rshi_source_nodes;
 rsh_status rshi_source_nodes_find(rshi_walk *w, const rshi_region *r, const rshi_holder_list *list,
@@ -60,10 +61,6 @@ rsh_status rshi_source_nodes_find(rshi_walk *w, const rshi_region *r, const rshi
 bool rshi_is_beside_source(const rshi_source_nodes *beside, int64_t holder);
 void rshi_source_nodes_free(rshi_source_nodes *beside);
 
-/* Indices [lo, hi) of the dim that is cut. */
-typedef struct rshi_range {
-    int64_t lo, hi;
-} rshi_range;
 /* The slice of relay i of n in the node cut, and the number of the slice that contains index x. */
 rshi_range rshi_node_slice(const rshi_region *r, const rshi_holder_list *list, int64_t n,
                            int64_t i);

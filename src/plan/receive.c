@@ -53,7 +53,7 @@ static rsh_status receive_series(void *ctx, rshi_series *s) {
 static rsh_status search_directly(receiving *r, const rshi_stripe *query) {
     const rsh_layout *from = r->pair->from;
     rshi_edge_init(r->w->p, r->tensor, NULL, r->b, &r->e);
-    r->turn = rshi_layout_position(r->pair->to, r->b->rank);
+    r->turn = rshi_turn_of_rank(r->pair->to, r->b->rank);
     r->single = !r->pair->keep && rshi_layout_has_groups(from) && rshi_layout_holders(from) == 1;
     return rshi_layout_search_series(from, query, receive_series, r);
 }
@@ -94,7 +94,7 @@ static rsh_status receive_into(rshi_walk *w, int64_t tensor, const rshi_piece *b
     return rshi_layout_search(pair->from, query, receive_piece, &r);
 }
 
-rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor) {
+rsh_status rshi_receive_untransposed(rshi_walk *w, int64_t tensor) {
     rshi_piece *list = NULL;
     int64_t n = 0;
     rsh_status st = rshi_layout_pieces(w->p->pair[tensor].to, w->rank, &list, &n);
@@ -104,7 +104,7 @@ rsh_status rshi_receive_forward(rshi_walk *w, int64_t tensor) {
 }
 
 static rsh_status receive_tensor(rshi_walk *w, int64_t tensor) {
-    return w->p->pair[tensor].transposed ? rshi_receive_transposed(w, tensor) : rshi_receive_forward(w, tensor);
+    return w->p->pair[tensor].transposed ? rshi_receive_transposed(w, tensor) : rshi_receive_untransposed(w, tensor);
 }
 
 rsh_status rshi_receive_all(rshi_walk *w) {

@@ -17,7 +17,7 @@ typedef struct receiving {
 
 /* The number of the holder of `a` that serves b's rank. */
 static int64_t serving(const receiving *r, const rshi_piece *a) {
-    int64_t turn = rshi_layout_position(r->pair->to, r->b->rank);
+    int64_t turn = rshi_turn_of_rank(r->pair->to, r->b->rank);
     return rshi_serving_holder(r->w->p, r->pair, a, r->b->rank, turn);
 }
 

@@ -110,9 +110,10 @@ static rsh_status add_from_sources(const rshi_region *r, int64_t rank, rshi_rang
 /* Ranks at the same place of their nodes take the same slice of many parts, so the turn includes the part.
  * Otherwise few of the replicas would serve all of them. */
 static int64_t turn_for_node(const rshi_pair *pair, int64_t rank) {
-    int64_t position = rshi_layout_position(pair->to, rank);
+    int64_t turn = rshi_turn_of_rank(pair->to, rank);
     bool mesh = !rsh_layout_describe(pair->to)->is_boxes;
-    return mesh && !pair->reduce ? position + rshi_layout_holding(pair->to, position).part : position;
+    if (!mesh || pair->reduce) return turn;
+    return turn + rshi_layout_holding(pair->to, rshi_layout_position(pair->to, rank)).part;
 }
 
 /* A region that is cut, from the point of view of one holder. */
@@ -122,7 +123,7 @@ typedef struct view {
     rshi_relays relays;
     bool in_all_cut; /* it takes part in the cut among all, and `all` is set */
     rshi_all_cut all;
-    int64_t own;     /* number of the slice that it owns in that cut; -1: none */
+    int64_t own;     /* number of the slice that it owns in the cut among all; -1: none */
     rshi_range mine; /* the range of that slice, or empty */
     rshi_range node; /* its slice in the node cut, or empty */
 } view;
@@ -143,7 +144,8 @@ static rsh_status view_find(rshi_walk *w, const rshi_region *r, int64_t me, view
     return RSH_OK;
 }
 
-/* Finds the relays beside a source that send slice i of the cut among all to other nodes; n is 0 if there are none. */
+/* Finds the relays beside a source that send slice i of the cut among all to other nodes; n is 0 if there are none.
+ * Slice i comes from the node of holder number i mod n among the n holders beside a source. */
 static rsh_status find_forwarders(rshi_walk *w, const rshi_region *r, const view *v, int64_t i, rshi_relays *out) {
     const rshi_source_nodes *beside = v->all.beside;
     *out = (rshi_relays){.n = 0};
@@ -166,12 +168,12 @@ static rsh_status add_from_forwarders(const rshi_region *r, const view *v, const
 
 static rsh_status add_own(const rshi_region *r, const view *v, rshi_legs *out) {
     if (!v->in_all_cut) return add_from_sources(r, v->me->rank, v->node, turn_for_node(r->pair, v->me->rank), out);
-    int64_t turn = r->pair->reduce ? rshi_layout_position(r->pair->to, v->me->rank) : v->own;
+    int64_t turn = r->pair->reduce ? rshi_turn_of_rank(r->pair->to, v->me->rank) : v->own;
     return add_from_sources(r, v->me->rank, v->mine, turn, out);
 }
 
 static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) {
-    return add_from_sources(r, rank, (rshi_range){r->lo, r->hi}, rshi_layout_position(r->pair->to, rank), out);
+    return add_from_sources(r, rank, (rshi_range){r->lo, r->hi}, rshi_turn_of_rank(r->pair->to, rank), out);
 }
 
 /* ---- legs that read other holders ---- */
@@ -218,15 +220,15 @@ static rsh_status add_from_relays(const rshi_region *r, const view *v, int stage
     return RSH_OK;
 }
 
-rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t me, int64_t from, rshi_legs *out) {
-    int64_t rank = rshi_piece_holder(r->pair->to, r->b, me);
+rsh_status rshi_route(rshi_walk *w, const rshi_region *r, int64_t reader, int64_t from, rshi_legs *out) {
+    int64_t rank = rshi_piece_holder(r->pair->to, r->b, reader);
     int later = r->pair->forward ? 1 : 0;
     rshi_relays forwarders;
     view v;
     out->n = 0;
     if (!is_cut(r) || rshi_holds_source(r, rank))
         return is_wanted(from, RSHI_FROM_SOURCES) ? add_whole(r, rank, out) : RSH_OK;
-    RSH_TRY(view_find(w, r, me, &v));
+    RSH_TRY(view_find(w, r, reader, &v));
     RSH_TRY(find_forwarders(w, r, &v, v.own, &forwarders));
     if (forwarders.n)
         RSH_TRY(add_from_forwarders(r, &v, &forwarders, from, out));
@@ -293,13 +295,13 @@ static rsh_status report_origin(rshi_walk *w, const rshi_region *r, const view *
     return RSH_OK;
 }
 
-rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t me, rshi_origin_fn fn, void *ctx) {
+rsh_status rshi_route_origins(rshi_walk *w, const rshi_region *r, int64_t reader, rshi_origin_fn fn, void *ctx) {
     rshi_range all = {r->lo, r->hi};
     view v;
-    if (!is_cut(r) || rshi_holds_source(r, rshi_piece_holder(r->pair->to, r->b, me)))
-        return fn(ctx, me, all.lo, all.hi);
+    if (!is_cut(r) || rshi_holds_source(r, rshi_piece_holder(r->pair->to, r->b, reader)))
+        return fn(ctx, reader, all.lo, all.hi);
     if (all.lo >= all.hi) return RSH_OK;
-    RSH_TRY(view_find(w, r, me, &v));
+    RSH_TRY(view_find(w, r, reader, &v));
     bool all_cut = v.in_all_cut;
     int64_t n = v.relays.n;
     int64_t first = all_cut ? rshi_all_slice_at(&v.all, all.lo) : rshi_node_slice_at(r, v.list, n, all.lo);

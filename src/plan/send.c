@@ -65,7 +65,7 @@ static rsh_status send_directly_to_holder(sending *s, const rshi_piece *b, int64
     if (dst->rank == s->w->rank) return RSH_OK;
     if (s->holders > 1) {
         rshi_region r = {.p = s->w->p, .pair = s->pair, .a = &s->first};
-        if (!rshi_region_serves(&r, dst->rank, rshi_layout_position(s->pair->to, dst->rank), s->own)) return RSH_OK;
+        if (!rshi_region_serves(&r, dst->rank, rshi_turn_of_rank(s->pair->to, dst->rank), s->own)) return RSH_OK;
     }
     rshi_edge_aim(&s->e, dst);
     return s->w->emit(s->w->ctx, &s->e);

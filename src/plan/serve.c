@@ -1,8 +1,10 @@
 /* Serve: which holder of a source piece serves a destination?
  *
- * This is the only serving rule.  Code that receives, sends, transposes or counts asks here.  The destination's own
- * copy comes first, then copies on its node, then all others.  Among k candidates in mesh order, candidate `turn`
- * mod k serves, so that replicas share the work. */
+ * The destination's own copy comes first, then copies on its node, then all others.  Among k candidates in mesh
+ * order, candidate `turn` mod k serves (rshi_candidate_at_turn), so that replicas share the work.  Code that receives,
+ * sends or transposes asks here.  Two files repeat the order own, node, others: direct_totals.c applies it to whole
+ * parts, and receive_overlapping.c to copies in pieces of different shape.  The caller passes the turn: it is
+ * rshi_turn_of_rank, except for slices, whose turns are in route.c. */
 #include "plan/impl.h"
 
 /* The candidates for one destination: all holders, or those on its node. */

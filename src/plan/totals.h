@@ -6,7 +6,7 @@
 #ifndef RESHARD_PLAN_TOTALS_H
 #define RESHARD_PLAN_TOTALS_H
 
-#include "plan/piece_holders.h"
+#include "plan/impl.h"
 
 /* ---- a dim divided among coordinates, as blocks in ascending order ---- */
 
@@ -81,9 +81,9 @@ rsh_status rshi_count_overlaps(rshi_overlap_counter *m, const rshi_stripe *cells
 /* ---- coverage: how many elements of a cell do other cells cover? ---- */
 
 typedef struct rshi_coverage rshi_coverage;
-/* `lines` is a product side: the side of the added cells (then these are whole cells of it), or
- * the side of the cells in queries.  Classes are independent of one another.  *out is NULL if it
- * would need too much memory. */
+/* `lines` is a product side.  of_added: the added cells are whole cells of this side; otherwise the
+ * cells in queries are.  Classes are independent of one another.  *out is NULL if it would need too
+ * much memory. */
 rsh_status rshi_coverage_new(const rshi_grouped_side *lines, bool of_added, int64_t classes,
                              rshi_coverage **out);
 void rshi_coverage_free(rshi_coverage *m);

@@ -297,7 +297,7 @@ static bool is_shared(const transposing *j, const rshi_piece *own) {
         if (!pair->keep) rshi_piece_at_partial(pair->to, &j->b, i, &at);
         for (int64_t h = 0; h < holders && readers < 2; h++) {
             int64_t rank = rshi_piece_holder(pair->to, &at, h);
-            readers += rshi_region_serves(&j->mine_region, rank, rshi_layout_position(pair->to, rank), own);
+            readers += rshi_region_serves(&j->mine_region, rank, rshi_turn_of_rank(pair->to, rank), own);
         }
     }
     return readers > 1;
