@@ -320,7 +320,8 @@ static rsh_status read_length(int fd, const char *name, uint64_t size, uint64_t 
     for (int i = 7; i >= 0; i--) *length = *length << 8 | b[i];
     RSH_REQUIRE(b[0] != '<' || !b[7], RSH_EVALUE,
                 "%s: this is an HTML or XML page, not a safetensors file; download the file again", name);
-    RSH_REQUIRE(*length, RSH_EVALUE, "%s: not a safetensors file: its first 8 bytes must be the size of a header, and they are 0", name);
+    RSH_REQUIRE(*length, RSH_EVALUE,
+                "%s: not a safetensors file: its first 8 bytes must be the size of a header, and they are 0", name);
     RSH_REQUIRE(*length <= RSHI_HEADER_MOST, RSH_EVALUE,
                 "%s: not a safetensors file: its first 8 bytes must be the size of a header of at most %u bytes", name,
                 RSHI_HEADER_MOST);

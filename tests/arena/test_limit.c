@@ -144,7 +144,8 @@ static void an_arena_takes_what_the_limit_leaves_and_no_more(void **state) {
     a->root = root;
     assert_null(rshi_arena_alloc(a, 200 * MIB, false));
     assert_non_null(strstr(rsh_error_detail(), "requested 209715200 bytes"));
-    assert_non_null(strstr(rsh_error_detail(), "jobs/one/memory.max allows 67108864 bytes, of which 66060288 are left"));
+    assert_non_null(
+        strstr(rsh_error_detail(), "jobs/one/memory.max allows 67108864 bytes, of which 66060288 are left"));
     void *p = rshi_arena_alloc(a, 32 * MIB, false);
     assert_non_null(p);
     rshi_arena_free(a, p, 32 * MIB);
