@@ -1,4 +1,4 @@
-# What is wrong with a layout, and what to write instead.
+# Error messages about layouts say what is wrong and what to write instead.
 reshard explain 'float32[4]' 'f32[4]'
 reshard explain 'F16[4]' 'f16[4]'
 reshard explain 'f32[4/x]' 'f32[4]'

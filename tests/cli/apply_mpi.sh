@@ -1,4 +1,4 @@
-# Ranks that mpirun started give the same bytes as threads; so do nodes that share no memory.
+# Ranks that mpirun started give the same bytes as threads, on one node and on several.
 . "$(dirname "$0")/mpirun"
 i=0; while [ $i -lt 64 ]; do printf '%064d' $i; i=$((i + 1)); done > in
 same() {

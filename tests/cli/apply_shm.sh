@@ -1,4 +1,4 @@
-# Threads and processes give the same bytes as one caller; a tensor is the same for all.
+# Threads and processes give the same bytes as one caller.
 i=0; while [ $i -lt 64 ]; do printf '%064d' $i; i=$((i + 1)); done > in
 same() {
     reshard apply "$@" < in > local && reshard apply --engine threads "$@" < in > threads &&

@@ -1,4 +1,4 @@
-# Too few and too many bytes, from a file and from a pipe; nothing is written.
+# Input with too few or too many bytes, from a file and from a pipe, is an error; nothing is written.
 printf '123' > few
 printf '12345' > many
 reshard apply 'u8[4/x] on x=2' 'u8[4]' < few; echo "exit $?"

@@ -1,4 +1,4 @@
-# Ranks that mpirun started: moved and checked as with threads.
+# bench moves and checks a tensor on ranks that mpirun started.
 . "$(dirname "$0")/mpirun"
 ranks 2 bench --engine mpi --repeat 3 'f32[64/x, 64] on x=2' 'f32[64, 64/x] on x=2' | tail -n 1
 ranks 3 bench --engine mpi --repeat 2 --json 'bf16[64, 64] on x=3 sum(x)' 'f32[64, 64] on x=3' | grep -E '"(engine|ranks|verified)"'

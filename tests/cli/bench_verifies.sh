@@ -1,4 +1,4 @@
-# Every dtype, op, conversion, order and kind of layout comes out as it must.
+# bench verifies moves of every dtype, op, conversion, order and kind of layout.
 check() { reshard bench --json --repeat 1 "$1" "$2" | grep -q '"verified": true' || echo "$1 -> $2"; }
 for type in bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3 f8e5m2 c64 c128; do
     check "$type[30/x, 7] on x=3" "$type[30, 7/y] on y=2"

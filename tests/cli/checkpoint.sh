@@ -1,4 +1,4 @@
-# A checkpoint becomes rank files, and whole again.
+# Converts a checkpoint to rank files, and back to whole tensors.
 header='{"q.weight":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]},"norm":{"dtype":"BF16","shape":[3],"data_offsets":[32,38]}}'
 printf '\173\0\0\0\0\0\0\0%s%s' "$header" 0123456789abcdef0123456789abcdefABCDEF > a.safetensors
 printf 'mesh tp=2\nq.* [_/tp, _]\n* [...]\n' > two.rules

@@ -1,3 +1,3 @@
-# What there is, one line each.
+# doctor prints one line for each property.
 reshard doctor | sed 's/ .*//'
 reshard doctor --json | sed 's/:.*//'

@@ -1,8 +1,8 @@
-# Engines that are always there, and one that may be missing.
+# Engines that are always available, and one that may be missing.
 for engine in local threads shm; do
     printf 'ABCD' | reshard apply --engine $engine 'u8[4]' 'u8[4]'; echo " exit $?"
 done
-# An engine has ranks, which read their timeout; local, the default of apply, has none.
+# Engines have ranks, which read RESHARD_TIMEOUT; `local`, the default of apply, has no ranks.
 for engine in '' '--engine local' '--engine threads' '--engine shm'; do
     printf 'ABCD' | RESHARD_TIMEOUT=soon reshard apply $engine 'u8[4]' 'u8[4]'; echo " exit $?"
 done

@@ -1,4 +1,4 @@
-# Bytes that a terminal would obey are never repeated as they are, wherever they stood.
+# Control characters are escaped in all output, whatever they come from.
 escape=$(printf '\033[31m')
 reshard "$escape"
 reshard explain "f32[4/${escape}x]" 'f32[4]'

@@ -1,4 +1,4 @@
-# Pictures go to files, the answer still to stdout.
+# Pictures are written to files; the text is still printed to stdout.
 reshard explain --svg move.svg --html move.html 'u8[8/x, 8] on x=4' 'u8[8, 8/x] on x=4' | head -n 2
 head -c 4 move.svg; echo
 grep -c 'class="moves"' move.svg

@@ -1,4 +1,4 @@
-# What cannot be written to its end is not there, and what was there before stays.
+# An output file that cannot be written completely is not created, and an existing file is unchanged.
 trap '' XFSZ
 head -c 100000 /dev/zero > in
 echo before > out
@@ -12,14 +12,14 @@ full explain 'u8[4]' 'u8[4]' --html page.html
 full explain 'u8[4]' 'u8[4]' --html other.html
 cat out page.html
 ls
-# A link stays a link, and the file keeps its mode.
+# If the output is a link, its target is replaced; the file mode is kept.
 chmod 640 page.html
 reshard explain 'u8[4]' 'u8[4]' --html link.html > /dev/null
 stat -c '%A %n' page.html
 head -c 15 link.html; echo
 [ -L link.html ] && echo a link
 reshard apply 'u8[100000]' 'u8[100000]' --in in --out /dev/null && [ -c /dev/null ] && echo a device
-# A link whose file is not there yet stays a link.  What is open already is written where others are in it.
+# A dangling link stays a link, and its target is created.  An open descriptor is written at its current position.
 printf 1234 > in
 ln -s later dangling
 mkdir sub && ln -s ../latest sub/dangling
@@ -27,7 +27,7 @@ for out in dangling sub/dangling /dev/stdout /dev/fd/1; do
     reshard apply 'u8[4]' 'u8[4]' --in in --out $out && echo " to $out"
 done
 [ -L dangling ] && [ -L sub/dangling ] && cat later latest && echo " behind links"
-# Input and output may be one file; a name may be as long as the system allows; a partial file that is a link is not
+# Input and output may be the same file.  A name may be as long as the system allows.  A partial file that is a link is not
 # followed.
 reshard apply 'u8[4]' 'u8[4]' --in in --out in && cat in && echo " in place"
 long=$(head -c 250 /dev/zero | tr '\0' n)

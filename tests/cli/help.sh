@@ -1,4 +1,4 @@
-# Every way in which people ask for help, or for the version.
+# All common ways to ask for help or for the version.
 for word in -h '-?' help --help; do reshard $word | head -n 1; done
 for words in 'help apply' 'apply -h' 'apply --help'; do reshard $words | head -n 1; done
 reshard help aply; echo "exit $?"

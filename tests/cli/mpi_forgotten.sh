@@ -1,4 +1,4 @@
-# mpirun without --engine mpi would do the whole work in each process: the first one says so, and all stop.
+# Under mpirun without --engine mpi, each process would do all of the work: the first one prints an error, and all stop.
 export OMPI_COMM_WORLD_SIZE=2
 for rank in 0 1; do
     OMPI_COMM_WORLD_RANK=$rank reshard bench 'u8[4]' 'u8[4]'; echo "exit $?"

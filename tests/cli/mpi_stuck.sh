@@ -1,4 +1,4 @@
-# Rank 0 reads its input forever: the other rank says so, and the job ends.
+# Rank 0 never finishes reading its input: the other rank prints a timeout, and the job ends.
 . "$(dirname "$0")/mpirun"
 mkfifo never
 sleep 1000 > never &

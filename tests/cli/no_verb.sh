@@ -1,2 +1,2 @@
-# Nothing asked: the verbs, on stderr.
+# Without arguments, the command lists its verbs on stderr.
 reshard

@@ -1,4 +1,4 @@
-# --svg=- and --html=-: the picture is the answer.
+# With --svg=- and --html=-, stdout has only the picture.
 reshard explain --svg=- 'u8[8/x, 8] on x=4' 'u8[8, 8/x] on x=4' > move.svg
 reshard explain --html=- 'u8[8/x, 8] on x=4' 'u8[8, 8/x] on x=4' > move.html
 head -c 4 move.svg; echo

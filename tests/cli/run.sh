@@ -3,9 +3,10 @@
 #
 #   run.sh COMMAND [--update] [NAME...]
 #
-# Each NAME.sh runs in a scratch folder of its own, with the command as `reshard` on the PATH.  What it prints is compared with NAME.stdout
-# and NAME.stderr, its exit status with NAME.exit; a file that is not there stands for nothing printed, and for 0.  In NAME.stdout.glob and
-# NAME.stderr.glob a `*` stands for any part of a line.  A case that exits with 77 is skipped, for the cause and the reason it prints, a line each (see skip.sh).  --update records what does not match; it leaves .glob files alone.
+# Each NAME.sh runs in its own scratch directory, with the command as `reshard` on the PATH.  Its output is compared with
+# NAME.stdout and NAME.stderr, and its exit status with NAME.exit; missing files mean no output, and status 0.  In
+# NAME.stdout.glob and NAME.stderr.glob a `*` matches any part of a line.  A case that exits with 77 is skipped; it prints
+# the cause and the reason, one line each (see skip.sh).  --update records output that does not match, except in .glob files.
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)

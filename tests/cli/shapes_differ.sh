@@ -1,2 +1,2 @@
-# Layouts of two different tensors.
+# Layouts with different shapes are an error.
 reshard explain 'f32[4, 8]' 'f32[8, 4]'

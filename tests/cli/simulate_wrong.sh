@@ -1,4 +1,4 @@
-# Wrong input is refused with a sentence.
+# Invalid input gives an error message.
 from='f32[64/x] on x=4' to='f32[64/x] on x=4@[1,2,3,0]'
 try() { reshard simulate "$@"; echo "exit $?"; }
 try "$from" "$to"

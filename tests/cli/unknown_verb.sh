@@ -1,4 +1,4 @@
-# A slip of the finger gets a hint, another word does not.
+# A mistyped verb gets a suggestion; an unrelated word does not.
 reshard explian; echo "exit $?"
 reshard benchmark; echo "exit $?"
 reshard teleport; echo "exit $?"

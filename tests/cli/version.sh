@@ -1,3 +1,3 @@
-# The version, and the verbs.
+# Prints the version and the verbs.
 reshard --version
 reshard --help

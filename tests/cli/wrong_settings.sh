@@ -1,4 +1,4 @@
-# What the environment says wrongly is refused, and the doctor names it.
+# Invalid environment variables are an error, and doctor reports them.
 head -c 16 /dev/zero > sixteen
 RESHARD_CACHE_BYTES=lots reshard apply 'f32[4]' 'f32[4]' < sixteen | wc -c
 RESHARD_SIMD=sse9 reshard apply --engine threads 'f32[4/x] on x=2' 'f32[4]' < sixteen | wc -c

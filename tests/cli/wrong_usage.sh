@@ -1,4 +1,4 @@
-# Wrong usage ends with 2 and says why.
+# Wrong usage prints the reason and exits with 2.
 reshard explain 'f32[4]'; echo "exit $?"
 reshard explain 'f32[4]' 'f32[4]' 'f32[4]'; echo "exit $?"
 reshard explain --frobnicate 'f32[4]' 'f32[4]'; echo "exit $?"
