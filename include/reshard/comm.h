@@ -8,7 +8,7 @@
  * - the status and message of the lowest rank that rejects its arguments or runs out of memory;
  * - RSH_EMISMATCH if ranks are in different calls, or pass arguments that do not match;
  * - RSH_EPEER if a rank has failed or left; RSH_ETIMEOUT if one does not answer for RESHARD_TIMEOUT
- *   seconds.  The comm then has failed for good, and later calls return the same error;
+ *   seconds.  The comm has then failed for good, and later calls return the same error;
  * - RSH_ERUNTIME in a forked child of the process that made the comm, because the child is not a
  * rank.
  * A call with NULL as the comm fails on this rank only; the other ranks block until the timeout.

@@ -86,8 +86,8 @@ RSH_API rsh_status rsh_value_zero_grad(rsh_value *v);
 RSH_API bool rsh_grad_enabled(void);
 RSH_API bool rsh_grad_enable(bool on);
 
-/* Sets the pool that adds large gradients on this thread, borrowed.  NULL, the default: the thread
- * adds them itself.  Returns the old pool. */
+/* Sets the pool, borrowed, whose threads add large gradients for the calling thread.  NULL, the
+ * default: the calling thread adds them itself.  Returns the old pool. */
 RSH_API rsh_pool *rsh_grad_set_pool(rsh_pool *pool);
 
 /* ---- backward ---- */
@@ -151,9 +151,9 @@ typedef struct rsh_grad_op {
     rsh_status (*forward)(rsh_grad_call *call);
     /* Computes gradients of inputs from gradients of outputs: reads rsh_call_output_grad and
      * rsh_call_saved, and sets a gradient with rsh_call_set_input_grad for each input for which
-     * rsh_call_needs_input_grad is true.  An input without one gets no gradient from this op.
-     * Recording is off.  NULL: the op has no derivative, and a backward that reaches it returns
-     * RSH_EUNSUP with the op's name. */
+     * rsh_call_needs_input_grad is true.  An input for which it sets none gets no gradient from
+     * this op.  Recording is off.  NULL: the op has no derivative, and a backward that reaches it
+     * returns RSH_EUNSUP with the op's name. */
     rsh_status (*backward)(rsh_grad_call *call);
     /* NULL: distributed inputs return RSH_EUNSUP with the op's name, unless parts is
      * RSH_PARTS_ANY.  Pointwise ops use rsh_grad_same_layout. */

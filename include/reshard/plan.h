@@ -62,8 +62,9 @@ RSH_API void rsh_plan_free(rsh_plan *p);
 
 /* Makes the plan that applies the exact transpose of p, as a linear map on all local buffers.  The
  * adjoint of an adjoint is the first plan again.  The caller frees *out.
- * RSH_EUNSUP, naming the op or the conversion, if p is not linear: copies, sum, avg and conversions
- * between floats are; RSH_ETYPE for the transpose of real to complex; RSH_ENOMEM.  Pure. */
+ * RSH_EUNSUP, naming the op or the conversion, if p is not linear (only copies, sum, avg and
+ * conversions between floats are linear); RSH_ETYPE if p converts real to complex; RSH_ENOMEM.
+ * Pure. */
 RSH_API rsh_status rsh_plan_adjoint(const rsh_plan *p, rsh_plan **out);
 /* Makes the plan that automatic differentiation needs: it moves from `to` back to `from`, and axes
  * that are partial in `from` are replicated instead.  The caller frees *out.

@@ -70,12 +70,12 @@ struct rsh_placement_rule {
  * RSH_EVALUE if the sizes do not broadcast.  Pure. */
 RSH_API rsh_status rsh_rule_pointwise(rsh_rule_dims *io);
 
-/* Applies an op like rsh_grad_apply, and to sharded tensors by the op's rule.  Such a sharded
- * tensor is a distributed value without a kind whose layout has one part for each rank of a mesh.
- * Dims of outputs are cut like the dims of inputs with the same letter.  Each rank uses its own
- * range of a replicated input, or of a plain input, which must be equal on all ranks; the gradient
- * of such an input on each rank is that of the rank's own part of the result.  A pointwise op needs
- * no rule if all inputs have the same layout.
+/* Applies an op as rsh_grad_apply does, and also supports sharded tensors, to which it applies the
+ * op's rule.  Such a sharded tensor is a distributed value without a kind whose layout has one part
+ * for each rank of a mesh.  Dims of outputs are cut like the dims of inputs with the same letter.
+ * Each rank uses its own range of a replicated input, or of a plain input, which must be equal on
+ * all ranks; the gradient of such an input on each rank is that of the rank's own part of the
+ * result.  A pointwise op needs no rule if all inputs have the same layout.
  * RSH_EUNSUP if an input or a result is partial, if inputs have boxes, segments, different ranks or
  * different cuts, or if the rule gives no result; RSH_EVALUE if a pointwise op gets a plain tensor
  * with more than one element; errors of rsh_grad_apply.  Collective over the comm of the inputs if

@@ -192,9 +192,9 @@ RSH_API void rsh_digest_merge(rsh_digest *d, rsh_digest other);
 /* ---- exec: a plan bound to a comm and to memory, to be run many times without allocating ----
  *
  * A run waits only for neighbours, the ranks with which it exchanges elements.  All ranks of the
- * layouts must run an exec equally often; on other ranks a run does nothing.  Runs return the
- * errors of all collective calls (<reshard/comm.h>), and RSH_EBUSY while a run of the same exec is
- * in progress.  After a failure destinations are undefined. */
+ * layouts must run an exec the same number of times; on other ranks a run does nothing.  Runs
+ * return the errors of all collective calls (<reshard/comm.h>), and RSH_EBUSY while a run of the
+ * same exec is in progress.  After a failure destinations are undefined. */
 typedef struct rsh_exec rsh_exec;
 
 /* Binds a plan.  The exec holds the plan and borrows comm and memory.  `src` and `dst` have one

@@ -55,8 +55,8 @@ RSH_API rsh_status rsh_stash_unpack(rsh_ticket *t, rsh_tensor **out);
 /* Completes and discards a prefetch.  No-op for NULL and if none was started.  Every rank must call
  * this or unpack.  Local, but waits for the ranks that it exchanges data with. */
 RSH_API void rsh_stash_forget(rsh_ticket *t);
-/* Calls rsh_stash_forget and frees the ticket.  No-op for NULL.  Local, except for the wait of
- * rsh_stash_forget. */
+/* Calls rsh_stash_forget and frees the ticket.  No-op for NULL.  Local, but waits as
+ * rsh_stash_forget does. */
 RSH_API void rsh_ticket_free(rsh_ticket *t);
 
 /* ---- getters: local ---- */

@@ -25,7 +25,7 @@ typedef union rsh_wire_request {
 } rsh_wire_request;
 
 /* The rank's thread calls all functions.  None of them may block, except `split` and `close`.  A
- * function that fails returns a status and sets the error message with rsh_fail; the comm then has
+ * function that fails returns a status and sets the error message with rsh_fail; the comm has then
  * failed on all ranks.  Messages of one sender, receiver and tag arrive in the order in which they
  * were sent; a receive gets the first message that no earlier receive got.  A rank may send to
  * itself. */

@@ -3,7 +3,7 @@
  * An op takes values and computes a new value.  If gradients are recorded (<reshard/grad.h>),
  * rsh_backward can differentiate it.  Inputs are f32 or f64, all of one dtype, except masks (bool
  * or u8) and indices (i64).  Names and results are those of PyTorch.  Inputs may have any strides
- * and are not copied first.  An op returns a view of its input if that is possible.
+ * and are not copied first.  If possible, an op returns a view of its input.
  *
  * Pointwise ops also take distributed values and work part by part.  All distributed inputs must
  * have the same layout, and plain inputs must have one element; the gradient of a plain input is
@@ -142,7 +142,7 @@ RSH_API rsh_status rsh_nn_reshape(rsh_value *x, int ndim, const int64_t *sizes, 
 RSH_API rsh_status rsh_nn_transpose(rsh_value *x, int a, int b, rsh_value **out);
 /* Reorders dims: dim d of the result is dim dims[d] of x.  `dims` lists every dim once.  Local. */
 RSH_API rsh_status rsh_nn_permute(rsh_value *x, const int *dims, rsh_value **out);
-/* Returns the elements dense and row-major; x itself if it is so already.  Local. */
+/* Returns x itself if it is dense and row-major, otherwise a dense, row-major copy.  Local. */
 RSH_API rsh_status rsh_nn_contiguous(rsh_value *x, rsh_value **out);
 /* Remove dim `dim` if its size is 1 (otherwise x is unchanged), or all dims of size 1.  Local. */
 RSH_API rsh_status rsh_nn_squeeze(rsh_value *x, int dim, rsh_value **out);

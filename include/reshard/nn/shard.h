@@ -62,7 +62,7 @@ typedef struct rsh_sharding_planner {
 } rsh_sharding_planner;
 
 /* Shards a module by a plan.  All parameters and modules are prepared first.  Then they are
- * installed, a tied parameter everywhere that it is used.  Then hooks are added for outputs.
+ * installed; a tied parameter is replaced wherever it is used.  Then hooks are added for outputs.
  * RSH_ETYPE if an entry has neither or both of spec and sharder, or an output has no spec; RSH_EKEY
  * for a sharder at ""; RSH_ERUNTIME for a parameter inside a module that has a sharder; RSH_EATTR
  * if a path does not exist; RSH_EVALUE if a parameter is listed twice, a sharder returns no new
