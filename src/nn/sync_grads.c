@@ -147,9 +147,9 @@ static rsh_status make_lines(listing *l) {
         rsh_status st = RSH_OK;
         if (!even)
             st = rshn_fail(RSH_EUNSUP,
-                           "cannot sync: %d ranks share parameters, but other ranks of the group share them in sets "
-                           "of another size",
-                           l->line[i].n);
+                           "cannot sync: %d ranks of the group share parameters, so all ranks of the group must share "
+                           "them in sets of %d",
+                           l->line[i].n, l->line[i].n);
         NN_TRY(rsh_comm_agree(comm, st));
     }
     return RSH_OK;

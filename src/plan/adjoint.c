@@ -35,7 +35,7 @@ static rsh_status check_linear(const rshi_pair *pair) {
                 "the conversion from %s to %s is not one between floats and has no transpose", rsh_dtype_name(f),
                 rsh_dtype_name(t));
     RSH_REQUIRE(f != RSH_BOOL || !rshi_layout_has_replicas(pair->to), RSH_EUNSUP,
-                "bool has no sums, so a copy of it to several ranks has no transpose: use u8");
+                "bool values cannot be added, so a copy of it to several ranks has no transpose: use u8");
     return rsh_dtype_check_convert(t, f);
 }
 

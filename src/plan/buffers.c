@@ -74,7 +74,7 @@ static rsh_status add_need(const rshi_pair *pair, need *out) {
     return RSH_OK;
 }
 
-/* Are so many ranks of the plan on one node?  In node_order they are adjacent. */
+/* Are at least LARGE_NODE ranks of the plan on one node?  In node_order they are adjacent. */
 static bool has_large_node(const rsh_plan *p) {
     if (p->ranks_per_node && !p->node_of && p->ranks_per_node < LARGE_NODE) return false;
     if (!p->node_of) return p->nranks >= LARGE_NODE;
@@ -96,7 +96,7 @@ static rsh_status moves_nothing(const rsh_plan *p, bool *nothing) {
 }
 
 static rsh_status refuse(int64_t least, int64_t ceiling) {
-    return rshi_fail(RSH_ENOMEM, "messages need at least %lld bytes of scratch on a rank; the ceiling is %lld",
+    return rshi_fail(RSH_ENOMEM, "messages need at least %lld bytes of scratch per rank, but max_scratch_bytes is %lld",
                      (long long)least, (long long)ceiling);
 }
 
@@ -121,7 +121,8 @@ rsh_status rshi_plan_size_buffers(rsh_plan *p) {
         if (p->pair[t].scratch_bytes && !p->pair[t].transposed)
             p->scratch_bytes = rshi_scratch_start(p->scratch_bytes) + p->pair[t].scratch_bytes;
     RSH_REQUIRE(!p->has_ceiling || p->scratch_bytes <= p->ceiling, RSH_ENOMEM,
-                "combining by node needs %lld bytes of scratch on a rank; the ceiling is %lld: use RSH_REDUCE_IN_ORDER",
+                "combining by node needs %lld bytes of scratch per rank, but max_scratch_bytes is %lld; raise it or "
+                "use RSH_REDUCE_IN_ORDER",
                 (long long)p->scratch_bytes, (long long)p->ceiling);
     for (int64_t t = 0; t < p->n; t++) RSH_TRY(add_need(&p->pair[t], &n));
     p->send_bytes = rshi_max(n.send, n.stream);

@@ -87,7 +87,8 @@ static void combined_slices_are_sent_in_the_dtype_of_the_destination(void **stat
                      4 * 3 * 1024 * (2 + 4));
 }
 
-/* bool has no sums, and copies to several ranks need them; an axis of size 1 needs none. */
+/* The transpose of a copy to several ranks is a sum, and bool values cannot be added.  An axis of size 1 needs no
+ * sum. */
 static void a_copy_of_bool_has_an_adjoint_unless_it_needs_sums(void **state) {
     (void)state;
     static const char *const to[] = {"bool[4] on x=2", "bool[4] boxes 0,1:[0:4]", "bool[4] on x=2,y=1"};
@@ -96,7 +97,7 @@ static void a_copy_of_bool_has_an_adjoint_unless_it_needs_sums(void **state) {
     for (int i = 0; i < 3; i++) {
         rsh_plan *p = plan("bool[4/x] on x=2", to[i], 0), *adjoint = NULL;
         assert_int_equal(rsh_plan_adjoint(p, &adjoint), RSH_EUNSUP);
-        assert_non_null(strstr(rsh_error_detail(), "bool has no sums"));
+        assert_non_null(strstr(rsh_error_detail(), "bool values cannot be added"));
         rsh_plan_free(p);
     }
 }

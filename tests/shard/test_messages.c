@@ -259,7 +259,8 @@ static void a_refusal_names_what_is_needed_and_given(void **state) {
     (void)state;
     move m = move_of("f32[24, 8] on x=4 sum(x)", "f32[24/x, 8] on x=4");
     assert_int_equal(plan_under(&m, 19), RSH_ENOMEM);
-    assert_string_equal(rsh_error_detail(), "messages need at least 20 bytes of scratch on a rank; the ceiling is 19");
+    assert_string_equal(rsh_error_detail(),
+                        "messages need at least 20 bytes of scratch per rank, but max_scratch_bytes is 19");
     move_end(&m);
 }
 

@@ -293,7 +293,7 @@ static void a_ceiling_that_messages_cannot_keep_is_refused_by_all(void **state) 
     m.opts.max_scratch_bytes = 19;
     assert_int_equal(run_on_nodes(m.n, m.node, run_on_rank, &m), RSH_ENOMEM);
     assert_non_null(
-        strstr(rsh_error_detail(), "messages need at least 20 bytes of scratch on a rank; the ceiling is 19"));
+        strstr(rsh_error_detail(), "messages need at least 20 bytes of scratch per rank, but max_scratch_bytes is 19"));
     for (int r = 0; r < m.n; r++) m.node[r] = 0; /* with one node no messages are needed */
     must_run(&m, run_on_rank);
     move_end(&m);
