@@ -3,7 +3,7 @@
 #
 #   simulate.sh COMMAND [threads|hosts]       COMMAND: path of the built `reshard`; both
 #
-# On threads the machine is calibrated right before each move.  Rates drift, so that each move is measured three times and the median
+# On threads the machine is calibrated right before each move.  Rates drift, so each move is measured three times and the median
 # ratio is shown.  The link connects two network namespaces that act as hosts, with two ranks each; this needs root, ip, tc and Open MPI,
 # and is left out if one of them is missing.
 set -euo pipefail

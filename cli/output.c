@@ -143,7 +143,8 @@ void note(const char *format, ...) {
 
 bool rank_is_stuck(void) { return stuck; }
 
-/* Rank 0, which speaks for all, may be the rank that this one has waited for: then this one speaks too. */
+/* Usually only rank 0 prints errors.  After a timeout this rank prints its error too, because rank 0 may be the missing
+ * rank. */
 int fail_library(rsh_status status) {
     if (status == RSH_ETIMEOUT) {
         stuck = true;

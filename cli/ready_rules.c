@@ -103,7 +103,8 @@ static void report_choice(const ready_rules *r, const heads *h) {
         fputc('\n', stderr);
 }
 
-/* Reports a wrong mesh before it stands in the text of rules. */
+/* Reports an invalid mesh here, because in the text of the rules the error would name a line that the user did not
+ * write. */
 static rsh_status check_mesh(const char *mesh) {
     rsh_layout *l = NULL;
     rsh_text_error error = {0};

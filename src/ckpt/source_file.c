@@ -36,7 +36,8 @@ static bool is_digest(const char *text) {
     return p > text + 1 && *p == ':';
 }
 
-/* Copies "reshard.digest/<name>" of the header to the checkpoint's store; NULL if there is none. */
+/* Copies the value of "reshard.digest/<name>" in the header to the checkpoint's store; *out is NULL if the header has
+ * none. */
 rsh_status rshi_ckpt_take_digest(rsh_ckpt *c, const rshi_header *h, const char *name, const char **out) {
     const char *found;
     *out = NULL;

@@ -225,7 +225,7 @@ static rsh_status classify(rshn_joint *j) {
     return st;
 }
 
-/* Checks that the ranks have the same values, because otherwise their layouts cannot be compared. */
+/* Checks that all ranks have the same names and shapes; only then can their layouts be compared. */
 static rsh_status compare_names(rsh_comm *comm, rsh_status st, int64_t n, const char *const *names,
                                 rsh_value *const *values) {
     uint64_t h = 0;

@@ -29,7 +29,8 @@ static void pause_for(long nanoseconds) {
     nanosleep(&t, NULL);
 }
 
-/* Connects to rank 0, which may start later than this rank; its timeout begins when it starts. */
+/* Connects to rank 0.  Rank 0 may start later than this rank, and its timeout begins when it starts, so this rank
+ * restarts its own watch once it is connected. */
 static rsh_status connect_to(rshi_rendezvous *m, int fd) {
     struct sockaddr_un address;
     socklen_t bytes = rshi_socket_address(m->job, &address);

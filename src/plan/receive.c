@@ -1,10 +1,9 @@
 /* Receive: all edges into a rank.
  *
- * For each destination piece of the rank, the source pieces that overlap it are searched, and each such region is
- * routed. */
+ * For each destination piece of the rank, it finds the source pieces that overlap it, and routes each such region. */
 #include "plan/impl.h"
 
-/* A destination piece, while the source pieces that overlap it are searched. */
+/* The state of a search for the source pieces that overlap a destination piece. */
 typedef struct receiving {
     rshi_walk *w;
     const rshi_pair *pair;

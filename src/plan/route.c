@@ -90,8 +90,8 @@ static int64_t cut_point(const rshi_region *r, rshi_range x, int64_t i) {
     return lo;
 }
 
-/* Adds [lo, hi) from the sources.  If the pair splits regions, and the parts are large enough, each candidate serves
- * a part. */
+/* Adds the legs that read range x from the sources.  If the pair splits regions, and the parts are large enough, each
+ * candidate serves a part. */
 static rsh_status add_from_sources(const rshi_region *r, int64_t rank, rshi_range x, int64_t turn, rshi_legs *out) {
     int64_t n = 1, extent = 0;
     if (x.lo >= x.hi) return RSH_OK;
@@ -178,14 +178,14 @@ static rsh_status add_whole(const rshi_region *r, int64_t rank, rshi_legs *out) 
 
 /* ---- legs that read other holders ---- */
 
-/* Adds [lo, hi) from a holder, except for what the reader owns in the cut among all. */
+/* Adds the legs that read range x from a holder, except for what the reader owns in the cut among all. */
 static rsh_status add_rest(const view *v, rshi_range x, int stage, int64_t holder, rshi_legs *out) {
     if (v->mine.lo >= v->mine.hi) return add_leg(out, x.lo, x.hi, stage, holder, 0);
     RSH_TRY(add_leg(out, x.lo, rshi_min(x.hi, v->mine.lo), stage, holder, 0));
     return add_leg(out, rshi_max(x.lo, v->mine.hi), x.hi, stage, holder, 0);
 }
 
-/* Adds the slices in [lo, hi) that other holders own. */
+/* Adds the legs that read range x from the holders that own its slices. */
 static rsh_status add_from_owners(const rshi_region *r, const view *v, rshi_range x, int stage, int64_t from,
                                   rshi_legs *out) {
     if (x.lo >= x.hi) return RSH_OK;

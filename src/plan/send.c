@@ -1,9 +1,9 @@
 /* Send: all edges out of a rank.
  *
- * A rank sends what others read from it.  For each source piece of the rank, the destination pieces that overlap it
- * are searched, and their holders are asked for the legs that read sources.  In later stages a rank sends what lies
- * in its destination: there the other holders of the same piece are asked.  This file does not decide which rank
- * serves which. */
+ * A rank sends what others read from it.  For each source piece of the rank, it finds the destination pieces that
+ * overlap it, and computes the legs with which their holders read sources.  In later stages a rank sends elements of
+ * its destination; for these it computes the legs of the other holders of the same piece.  This file does not decide
+ * which rank serves which. */
 #include "plan/impl.h"
 
 typedef struct sending {

@@ -65,7 +65,8 @@ static rsh_status add_readings(transposing *j, const rshi_piece *b, const rsh_bo
     return by_blocks(j->pair) ? add_block_readings(j, b, box, 0, &block) : add_reading(j, b, box);
 }
 
-/* That holder read [lo, hi) of `reader` from the sources.  Adds a reading for each part that came from this source. */
+/* Called for a holder that read [lo, hi) of `reader` from the sources: adds a reading for each part that came from this
+ * source. */
 static rsh_status add_reading_of(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
     transposing *j = ctx;
     const rsh_layout *to = j->pair->to;
@@ -312,7 +313,7 @@ static rsh_status send_region(transposing *j, const rshi_piece *own) {
     return rshi_emit_edge(j->w, &e);
 }
 
-/* The rank got [lo, hi) of its piece through that holder.  Lists the sources that served the holder. */
+/* Called for a holder through which the rank got [lo, hi) of its piece: lists the sources that served the holder. */
 static rsh_status list_sources_of_origin(void *ctx, int64_t holder, int64_t lo, int64_t hi) {
     transposing *j = ctx;
     const rshi_pair *pair = j->pair;

@@ -276,9 +276,9 @@ static const rshi_peer *find_lost(const rsh_exec *e, double waited) {
 static bool all_are_there(const rsh_exec *e) { return !e->comm->ops->check_peer(e->comm, -1, 0) || !find_lost(e, 0); }
 
 /* Runs a job of a team of processes.  The other members wait for a process that has a job, so all still publish the
- * same memory as when they arrived.  But if this process was stopped for long, others may have given it up.  They left
- * before they did so, and data read from them are invalid.  Returns false in that case: the job is not done, and the
- * run will never complete. */
+ * same memory as when they arrived.  But if this process was stopped for a long time, others may have given up waiting
+ * for it.  Such a member leaves first and then reuses its memory, so data read from it are invalid.  Returns false in
+ * that case: the job is not done, and the run will never complete. */
 static bool do_joint_job(const rsh_exec *e, int64_t job) {
     rshi_joint *j = e->joint;
     atomic_store_explicit(&e->team->mover, e->comm->rank, memory_order_relaxed);

@@ -16,7 +16,7 @@
 
 /* Counts, in memory that the processes of the engine shm share with the test. */
 typedef struct tally {
-    atomic_int compared, different; /* number of ranks times cases */
+    atomic_int compared, different; /* counted once per rank and case */
 } tally;
 
 typedef struct session {

@@ -18,10 +18,10 @@
 #define RANKS 4
 #define MOST_RANKS 8
 #define NOBODY 65534   /* another user */
-#define PATIENCE 200   /* seconds until a hang is called one */
-#define ATTEMPTS 10    /* at what the library itself gives a moment to */
-#define DOUBLINGS 7    /* of TIMEOUT, for a busy machine: up to half a minute */
-#define TIMEOUT 0.5    /* seconds, of the first attempt */
+#define PATIENCE 200   /* seconds after which the test counts as hung */
+#define ATTEMPTS 10    /* number of tries if the library itself waits for a short time only */
+#define DOUBLINGS 7    /* of TIMEOUT, up to half a minute, because the machine may be busy */
+#define TIMEOUT 0.5    /* seconds in the first attempt */
 
 /* Result of a process, in memory that it shares with the test. */
 typedef struct outcome {
@@ -37,7 +37,7 @@ typedef enum moment {
     AT_ONCE,
     WHEN_OTHERS_WAIT,
     WHEN_ONE_IS_TOLD,
-    WHEN_STRANGER_HAS_COME, /* who sets its word */
+    WHEN_STRANGER_HAS_COME, /* the stranger sets its word then */
     WHEN_HALF_THE_TIMEOUT_IS_OVER,
 } moment;
 
@@ -53,8 +53,8 @@ typedef struct stranger {
     pid_t pid;
     atomic_int *word; /* word that it shares with the test */
 } stranger;
-static stranger other; /* that the processes may wait for */
-static double timeout; /* seconds, where a test has set it */
+static stranger other; /* the stranger for WHEN_STRANGER_HAS_COME */
+static double timeout; /* seconds; valid after set_timeout_of */
 
 static bool one_is_told(const outcome *all, int n) {
     for (int i = 0; i < n; i++)
@@ -134,7 +134,7 @@ static bool are_told(int n, const guise *guises, rsh_status status, const char *
     int i = 0;
     while (i < n && o[i].status == status && strstr(o[i].detail, words)) i++;
     if (i < n)
-        snprintf(why, 600, "process %d: %s: %s, where \"%s\" was expected", i, rsh_status_name(o[i].status),
+        snprintf(why, 600, "process %d: %s: %s; expected \"%s\"", i, rsh_status_name(o[i].status),
                  o[i].detail, words);
     munmap(o, (size_t)n * sizeof *o);
     return i == n;
@@ -154,14 +154,14 @@ static void all_are_told_at_last(int n, const guise *guises, rsh_status status, 
     if (attempt == ATTEMPTS) fail_msg("%s", why);
 }
 
-/* Where all wait for the whole timeout, attempt k has twice as long a one as the one before. */
+/* For tests in which all processes wait for the whole timeout: each attempt k doubles it. */
 static bool set_timeout_of(int k) {
     char text[32];
     snprintf(text, sizeof text, "%g", timeout = ldexp(TIMEOUT, k));
     return k < DOUBLINGS && !setenv("RESHARD_TIMEOUT", text, 1);
 }
 
-/* Rank `first` comes, is stopped for longer than RESHARD_TIMEOUT and goes on; then the other one comes. */
+/* Rank `first` joins, is stopped for longer than RESHARD_TIMEOUT and continues; then the other rank joins. */
 static outcome *meet_a_suspended(int first) {
     outcome *o = new_outcomes(2);
     const guise guises[2] = {{first, 2, AT_ONCE, -1, 0}, {1 - first, 2, AT_ONCE, -1, 0}};
@@ -216,7 +216,7 @@ static void a_rank_without_descriptors_says_so_to_all(void **state) {
             guise guises[RANKS];
             as_usual(guises);
             guises[r].limit = RLIMIT_NOFILE;
-            guises[r].when = WHEN_OTHERS_WAIT; /* a rank that cannot begin only tries for a moment to say so */
+            guises[r].when = WHEN_OTHERS_WAIT; /* a rank that cannot begin tries to report it for a short time only */
             guises[r].at_most = open_descriptors() + more;
             outcome *o = join_all(RANKS, guises);
             for (int i = 0; i < RANKS; i++)
@@ -258,7 +258,7 @@ static void different_sizes_are_told_to_all(void **state) {
     guise guises[RANKS];
     as_usual(guises);
     guises[1].size = RANKS + 1;
-    guises[3].when = WHEN_ONE_IS_TOLD; /* for a moment, also those that join when it is over */
+    guises[3].when = WHEN_ONE_IS_TOLD; /* rank 0 also informs ranks that join shortly afterwards */
     setenv("RESHARD_TIMEOUT", "20", 1);
     all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4, rank 1 says 5");
     unsetenv("RESHARD_TIMEOUT");
@@ -405,7 +405,8 @@ static void a_process_that_sends_garbage_ends_no_meeting(void **state) {
 static const guise all_but_rank_2[RANKS - 1] = {
     {0, RANKS, AT_ONCE, -1, 0}, {1, RANKS, AT_ONCE, -1, 0}, {3, RANKS, AT_ONCE, -1, 0}};
 
-/* Ranks of which one is missing are told so in these words; `act`, which may be NULL, is a process in its place. */
+/* Checks the error message if a rank is missing.  `act` (may be NULL) runs in a process that is not a rank; %ld in
+ * `format` is its id. */
 static void is_told(const guise *guises, void (*act)(const place *at, atomic_int *word), const char *format) {
     char words[100], why[600];
     bool told = false;
@@ -453,7 +454,7 @@ static void another_user_learns_nothing_of_a_failure(void **state) {
     guise guises[RANKS];
     as_usual(guises);
     guises[1].size = RANKS + 1;
-    guises[3].when = WHEN_ONE_IS_TOLD; /* so that rank 0 rejects callers for a while */
+    guises[3].when = WHEN_ONE_IS_TOLD; /* meanwhile rank 0 rejects connections */
     stranger s = start_stranger(listen_in, NOBODY);
     setenv("RESHARD_TIMEOUT", "20", 1);
     all_are_told_at_last(RANKS, guises, RSH_EMISMATCH, "rank 0 says 4");
@@ -468,7 +469,7 @@ static void who_holds_the_name_is_told(uid_t user, rsh_status status, const char
     stranger s = start_stranger(hold_the_name, user);
     while (!atomic_load(s.word)) usleep(1000);
     snprintf(words, sizeof words, format, (long)s.pid);
-    /* if the stranger has the same user, the others take it for rank 0 and wait for its word */
+    /* if the stranger has the same user, the other ranks mistake it for rank 0 and wait for its answer */
     all_are_told(user == geteuid() ? 1 : RANKS, guises, status, words);
     end_stranger(&s);
 }

@@ -150,7 +150,7 @@ static double lateness; /* delay in seconds */
 
 typedef struct slow_request {
     void *pointer; /* the request of the mailbox */
-    /* 0: not delayed; -1: delayed, and not arrived yet; otherwise the time from which on it has arrived */
+    /* 0: not delayed; -1: delayed, and not arrived yet; otherwise the time of its arrival */
     double until;
 } slow_request;
 _Static_assert(sizeof(slow_request) <= sizeof(rsh_wire_request), "a slow request is a request");

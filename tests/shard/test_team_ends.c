@@ -58,7 +58,7 @@ static void every_run_has_its_own_refusal(void **state) {
 
 /* ---- timeouts ---- */
 
-static atomic_int *given_up; /* ranks that have; behind it, those of them that have waited for the whole timeout */
+static atomic_int *given_up; /* [0]: ranks that have given up; [1]: those of them that got RSH_ETIMEOUT */
 static double timeout;       /* in seconds */
 
 static void on_both(rsh_rank_fn fn) {
@@ -114,8 +114,8 @@ static rsh_status run_in_vain(bool processes, double seconds) {
     return st;
 }
 
-/* A rank that a busy machine keeps from answering for long is named too, and rightly.  So each attempt has twice the
- * timeout of the one before, up to half a minute. */
+/* On a busy machine another rank may answer so late that it is named too, which is correct.  So each attempt has twice
+ * the timeout of the one before, up to half a minute. */
 static void a_rank_that_never_comes_is_named_by_all(void **state) {
     (void)state;
     given_up = shared_memory(2 * sizeof *given_up);

@@ -15,7 +15,7 @@ typedef struct absence {
     unsigned missing;
     rsh_status (*call)(rsh_comm *c);
     const char *blame;
-    const char *or_blame; /* where not all ranks wait for all that are missing; may be NULL */
+    const char *or_blame; /* alternative, if ranks wait for different missing ranks; may be NULL */
     double timeout; /* in seconds */
     atomic_int failed;
 } absence;
@@ -50,8 +50,8 @@ static rsh_status waits(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* A rank that a busy machine keeps from answering for long is taken for a missing one, and rightly.  So each attempt
- * has twice the timeout of the one before, up to half a minute. */
+/* On a busy machine a rank may answer so late that it counts as missing, which is correct.  So each attempt has twice
+ * the timeout of the one before, up to half a minute. */
 #define TIMEOUT 0.2 /* seconds, of the first attempt */
 enum { ATTEMPTS = 8 };
 

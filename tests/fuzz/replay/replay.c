@@ -12,7 +12,7 @@ static int replay(const char *path) {
     if (!f) return perror(path), 1;
     size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
-    uint8_t *copy = malloc(n); /* of its exact size, so that reads behind it are seen */
+    uint8_t *copy = malloc(n); /* has the exact size, so that a sanitizer detects reads beyond its end */
     if (n && !copy) return 1;
     for (size_t i = 0; i < n; i++) copy[i] = bytes[i];
     LLVMFuzzerTestOneInput(copy, n);
