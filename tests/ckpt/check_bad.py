@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bad: files that are no checkpoints are refused quickly, with a sentence that names the place, and nothing is left behind.
+"""Bad: files that are not checkpoints are rejected quickly, the error names the position, and no files are left.
 
     check_bad.py COMMAND
 """
@@ -196,7 +196,7 @@ def rule_files():
     r = run("convert", "a.safetensors", "good", "--to", "x.rules", "--verify")
     assert r.returncode == 0 and "(1 tensor converted" in r.stdout, r
     refused("already exists (use --force to replace it)", "convert", "a.safetensors", "good", "--to", "x.rules")
-    # Damage in the data of a source that states digests is noticed on the way, and by verify.
+    # Damaged data of a source that states digests is detected by convert and by verify.
     with open("good/rank-00001-of-00002.safetensors", "r+b") as f:
         f.seek(-20, 2)
         f.write(b"\x55")
@@ -206,7 +206,7 @@ def rule_files():
 
 
 def rank_files():
-    """A header may claim any number of ranks; what it costs to refuse that does not grow with it."""
+    """A header may claim any number of ranks; the cost of rejecting it does not depend on that number."""
     os.mkdir("ranks")
     def write(rank, layout):
         text = json.dumps({"__metadata__": {"reshard.rank": rank, "reshard.layout/w": layout}, "w": entry("U8", (4,), (0, 4))})
@@ -220,7 +220,7 @@ def rank_files():
     refused("has 1000000000 ranks, but there is only 1 rank file", "inspect", "ranks")
     write("9223372036854775807", "u8[4] on x=1")
     refused("rank 9223372036854775807 is not in its layout", "inspect", "ranks")
-    # What is partial would be one rank's contribution, taken for the value.
+    # A partial tensor would be the contribution of one rank, mistaken for the value.
     write("0", "u8[4] on x=1 sum(x)")
     refused("has a partial layout, which cannot be read from files", "inspect", "ranks")
     with open("x.rules", "w") as f:
@@ -230,7 +230,7 @@ def rank_files():
 
 
 def gguf():
-    """One that is cut off is told from one that is not."""
+    """A truncated file is distinguished from a complete one."""
     def text(x):
         return struct.pack("<Q", len(x)) + x
     file = b"GGUF" + struct.pack("<IQQ", 3, 2, 2) + text(b"name") + struct.pack("<I", 8) + text(b"llama")
@@ -251,13 +251,13 @@ def gguf():
 
 
 def processor_seconds():
-    """Of the commands that have ended so far: whatever else the machine does meanwhile."""
+    """CPU seconds of the commands that have ended so far, which do not depend on other load."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def many_tensors():
-    """Half a million tensors: quickly, and in bounded memory."""
+    """Half a million tensors are read quickly and in bounded memory."""
     entries = ",".join(f'"model.layers.{i}.weight":{{"dtype":"U8","shape":[1,1],"data_offsets":[{i},{i + 1}]}}' for i in range(500_000))
     with open("many.safetensors", "wb") as f:
         f.write(raw("{" + entries + "}", bytes(500_000)))

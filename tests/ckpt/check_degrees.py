@@ -3,7 +3,7 @@
 
     check_degrees.py COMMAND
 
-The oracle works on whole tensors: it says which indices a rank holds, in words of its own.
+The oracle works on whole tensors and computes the indices of each rank independently of the library.
 """
 import os
 import random
@@ -49,7 +49,7 @@ def model():
 
 
 def mesh(tp):
-    """How many ways k and v are cut, and how many ranks share each of their parts."""
+    """Returns the number of parts of k and v, and how many ranks share each part."""
     kv = max(k for k in (1, 2, 4) if tp % k == 0)
     return kv, tp // kv
 
@@ -100,7 +100,7 @@ def fused(parts):
 
 
 def held(name, whole, tp, r):
-    """What rank r of tp holds of the tensor, or None."""
+    """Returns the part of the tensor that rank r of tp holds, or None."""
     kv, rep = mesh(tp)
     shape, rest = whole[1], [None] * (len(whole[1]) - 1)
     q, k = HEADS * HEAD, KV * HEAD
@@ -148,7 +148,7 @@ def convert(*words):
 
 
 def named_files(whole):
-    """Names by pattern, several files for a rank; chosen tensors; the same when they are read back."""
+    """File names by pattern, several files per rank, and selected tensors can be written and read back."""
     with open("named.rules", "w") as f:
         f.write("files part-{part}-of-rank-{rank:03}.safetensors\n" + rules(4))
     convert("whole.safetensors", "named", "--to", "named.rules", "--max-shard-size", "700")

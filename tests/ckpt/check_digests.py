@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Digests: a source whose elements are not those of its stated digests is not converted; what is not checked is said.
+"""Digests: a source whose elements do not match its stated digests is not converted; the output says what is not checked.
 
     check_digests.py COMMAND
 """
@@ -58,7 +58,7 @@ def state(path, key, text):
 
 
 def damaged():
-    """However the tensors are written, the elements that were read are checked."""
+    """The elements that are read are checked, however the tensors are written."""
     with open("half.rules", "w") as f:
         f.write("mesh tp=4\nw f16[_, _/tp]\nv f64[...]\n")
     with open("same.rules", "w") as f:
@@ -81,7 +81,7 @@ def not_checked():
     words = ("good", "out", "--to", "whole", "--no-digest")
     assert "not checked: the digests of 2 tensors of the source (because of --no-digest" in done(*words)
     assert json.loads(done(*words, "--json"))["digests_unchecked"] == 2
-    # a tensor that is left out is no business of this run
+    # digests of omitted tensors are not checked
     assert "of 1 tensor of" in done(*words, "--include", "w")
     damage(FILES[0], 29)
     assert "not checked" not in done("good", "out", "--to", "whole")
@@ -94,7 +94,7 @@ def other_texts():
         state(FILES[0], "reshard.digest/w", text)
         refused("digest", "good", "out", "--to", "whole")
         refused(f'"{text}"', "good", "out", "--to", "whole", "--no-digest")
-    for file in FILES:  # of a formula that a later version may have
+    for file in FILES:  # the formula of a later version
         state(file, "reshard.digest/w", "d3:0123")
     assert "not checked: the digests of 1 tensor of the source (" in done("good", "out", "--to", "whole")
     assert json.loads(done("good", "out", "--to", "whole", "--json"))["digests_unchecked"] == 1

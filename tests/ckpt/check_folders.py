@@ -64,7 +64,7 @@ def results_in_subdirectories():
         for p in range(3 if limit else 1):
             first |= st.read("out/" + want[p])[0]
         assert first["w"] == st.take(MODEL["w"], [range(2), None]) and first["v"] == st.take(MODEL["v"], [None, range(2)])
-        # it is read by itself, through --from, and through --reverse; the last two without what the files state, too
+        # reads it directly, with --from and with --reverse; the last two also without the layouts that the files state
         assert run("verify", "whole.safetensors", "out") == "same: 3 tensors\n"
         listed = json.loads(run("inspect", "--json", "out"))["checkpoints"][0]
         assert sorted(f["name"] for f in listed["files"]) == got and listed["metadata"] == {"format": "pt"}, listed
@@ -126,7 +126,7 @@ def names_that_are_refused():
 
 
 def kills_and_resume():
-    """Stopped as soon as something is written; then resumed, replaced, and refused."""
+    """A run that is stopped as soon as it has written something can be resumed or replaced, and otherwise is an error."""
     big = {"w": ("U8", (4096, 4096), os.urandom(1 << 24)), "v": ("U8", (1024, 4096), os.urandom(1 << 22))}
     st.write("big.safetensors", big)
     run("convert", "big.safetensors", "want", "--to", rules(NESTED, 4))
@@ -175,7 +175,7 @@ def other_files():
     run("convert", "hf", "ranks", "--to", rules(NESTED), "--verify")
     assert set(os.listdir("ranks")) == (copied - {"mp_rank_00"}) | {"mp_rank_00", "mp_rank_01"}
     assert os.listdir("ranks/mp_rank_00") == ["model_optim_rng.safetensors"]
-    # from nested ranks to other nested ranks: other files come along, those of a rank do not
+    # from nested rank files to other nested rank files: other files are copied, files in the directory of a rank are not
     write("ranks/mp_rank_01/distrib_optim.pt", "of rank 1")
     said = run("convert", "ranks", "one", "--to", rules(NESTED, 1))
     assert "not copied: mp_rank_01/distrib_optim.pt (file of a rank)\n" in said, said
@@ -200,7 +200,7 @@ def other_files_of_an_interrupted_run():
     assert "res.reshard-partial/data/b/large" in said and "--resume" in said, said
     assert os.path.getsize("res.reshard-partial/data/b/large") == 100_000
     shutil.rmtree("src/b")
-    shutil.rmtree("res.reshard-partial/data/mp_rank_01")  # links are not followed, and nothing behind them is removed
+    shutil.rmtree("res.reshard-partial/data/mp_rank_01")  # links are not followed, so their targets are not removed
     write("precious/letter", "dear")
     os.symlink(os.path.abspath("precious"), "res.reshard-partial/data/mp_rank_01")
     os.symlink(os.path.abspath("precious"), "res.reshard-partial/data/link")

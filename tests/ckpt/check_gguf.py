@@ -37,7 +37,7 @@ METADATA = [pair(b"general.architecture", 8, text(b"llama")), pair(b"general.fil
 
 
 def made(tensors, metadata, align=32, version=3):
-    """A file as llama.cpp writes it: each tensor is padded, the last one too."""
+    """Returns a file as llama.cpp writes it: every tensor is padded, including the last one."""
     infos = data = b""
     for name, (kind, shape, raw) in tensors.items():
         infos += text(name.encode()) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", n) for n in reversed(shape))
@@ -78,7 +78,7 @@ def split_keys(number, count, tensors):
 
 
 def expected_split(groups, align, version):
-    """The files of a split, tensors in groups of names."""
+    """Returns the files of a split model, one for each group of names."""
     files = []
     for i, names in enumerate(groups):
         metadata = list(METADATA) if i == 0 else []

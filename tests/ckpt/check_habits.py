@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Habits: what convert and inspect do with odd names, other files, rules that do not apply and targets that mislead.
+"""Habits: what convert and inspect do with odd names, other files, rules that do not apply, and misleading targets.
 
     check_habits.py COMMAND
 """
@@ -87,7 +87,7 @@ def targets_that_mislead():
 
 
 def wrong_things():
-    """What is missing, or not what it seems, is named with what to do about it."""
+    """Errors name what is missing or wrong, and say what to do."""
     w = {"w": ("U8", (4,), b"abcd")}
     os.mkdir("holes")
     st.write("holes/model-00001-of-00002.safetensors", w)

@@ -1,4 +1,5 @@
-"""Hostile files of torch.save are refused, or listed as what they are, in bounded memory and time, and run nothing.
+"""Hostile: malicious files of torch.save are rejected, or listed as non-tensor entries, in bounded memory and time; no code
+in them is run.
 
     check_hostile.py COMMAND
 
@@ -44,7 +45,7 @@ def refused(data, *wanted):
 
 
 def listed(data, *wanted):
-    """It is read, and what is not a tensor is named and left alone."""
+    """The file is read, and its non-tensor entries are listed."""
     with open("x.pt", "wb") as file:
         file.write(data)
     r = run("inspect", "x.pt")
@@ -127,7 +128,7 @@ def memo_tricks():
     keys = b"\x80\x02}q\x00" + b"".join(text(f"k{i}") + b"h\x00s" for i in range(3)) + b"."
     refused(archive(keys), "circle", "itself", "refer", "deep")  # a dict in itself
     refused(archive(b"\x80\x02]q\x00h\x00a."), "circle", "itself", "refer", "deep")
-    refused(archive(b"\x80\x02h\x07."), "x.pt")  # nothing was put there
+    refused(archive(b"\x80\x02h\x07."), "x.pt")  # this memo number was never set
     wide = b"\x80\x02" + tensor([4], [1]) + b"q\x000}" + b"(" + b"".join(text(f"n{i}") + b"h\x00" for i in range(50000)) + b"u."
     listed(archive(wide, {"0": bytes(16)}), "50000 tensors")  # one tensor, many names
     deep = b"\x80\x02}q\x00" + b"".join(text("k" * 200) + b"}q" + bytes([i % 250 + 1]) + b"sh" + bytes([i % 250 + 1]) for i in range(3000))
@@ -145,14 +146,14 @@ def recursion():
 
 
 def storages():
-    """Entries of the archive that overlap, that end outside it, that are not as long as they say."""
+    """Rejects archive entries that overlap, end outside the archive, or state a wrong length."""
     good = saved(tensor([4], [1]), {"0": bytes(range(16)), "1": bytes(range(16))})
     at = good.rindex(b"PK\x01\x02" + good[good.rindex(b"archive/data/1") - 42:][:0])
     central = [i for i in range(len(good)) if good.startswith(b"PK\x01\x02", i)]
     assert len(central) == 4 and at in central
     place = lambda i: struct.unpack("<I", good[central[i] + 42:central[i] + 46])[0]
     both = bytearray(good)
-    both[central[2] + 42:central[2] + 46] = struct.pack("<I", place(1))  # two entries at one place
+    both[central[2] + 42:central[2] + 46] = struct.pack("<I", place(1))  # two entries at the same offset
     refused(bytes(both), "x.pt")
     for field, value in ((20, 0x7FFFFFFF), (24, 0x7FFFFFFF), (24, 3), (42, 0x7FFFFFF0), (42, len(good) - 3), (28, 0xFFFF)):
         bad = bytearray(good)

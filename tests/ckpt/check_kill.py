@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Kill: a conversion that is killed at a random moment leaves nothing half-visible, and --resume ends as if nothing had been.
+"""Kill: a conversion that is killed at a random moment leaves no partial result, and --resume gives the same result as an
+undisturbed run.
 
     check_kill.py COMMAND [TIMES]       TIMES: 10
 
-Half of the runs replace an older target (--force).  At every look the target is either what it was before or the finished
-result.  With room for a file system of its own, the same is done on one that fills up.
+Half of the runs replace an older target (--force).  At any time the target is either unchanged or
+complete.  If a file system can be mounted, the same is tested on one that fills up.
 """
 import hashlib
 import json
@@ -35,7 +36,7 @@ RULES = {4: "mesh tp=4\n*.q [_/tp, _]\n*.o [_, _/tp]\n* [...]\n", 3: "mesh tp=3\
 
 
 def tree(path):
-    """What is at the path, as one value; None: nothing."""
+    """Returns everything at the path as one value; None: it does not exist."""
     if not os.path.lexists(path):
         return None
     if os.path.isfile(path):
@@ -59,11 +60,11 @@ def answered(words):
     return child.returncode, child.stderr, child.stdout
 
 
-kept = []  # bytes that runs which went on had not to move again
+kept = []  # bytes that resumed runs did not have to move again
 
 
 def one(source, target, words, before, want, most):
-    """Kills one run, then goes on until it is done."""
+    """Kills a run, then resumes until it is complete."""
     child = convert([source, target, *words])
     time.sleep(rng.uniform(0, most))
     child.kill()
@@ -136,7 +137,7 @@ def kills(home):
 
 
 def other_arguments():
-    """Work of another job is not taken for this one's."""
+    """Data of another job is not used."""
     shutil.rmtree("got", ignore_errors=True)
     child = convert(["source", "got", "--to", "3.rules"])
     while not os.path.exists("got.reshard-partial/journal") or os.path.getsize("got.reshard-partial/journal") < 40:
@@ -157,7 +158,7 @@ def other_arguments():
 
 
 def full(home):
-    """A file system of 20 MB: too small is told before; one that fills up on the way is an error, and resume goes on."""
+    """On a file system of 20 MB a result that cannot fit is rejected at once; if the disk fills up later, --resume continues."""
     disk = os.path.join(home, "disk")
     os.mkdir(disk)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:

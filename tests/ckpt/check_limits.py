@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits: long lists are read in linear time, and few descriptors and little memory are enough or refused.
+"""Limits: long lists are read in linear time, and few descriptors and little memory are sufficient, or an error.
 
     check_limits.py COMMAND
 """
@@ -19,7 +19,7 @@ command = os.path.abspath(sys.argv[1])
 
 
 def run(*words, files=1024, cpu=20):
-    """CPU seconds are a bound that quadratic readers break a hundredfold."""
+    """Limits the CPU seconds; a quadratic reader would exceed them a hundredfold."""
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
@@ -46,7 +46,7 @@ def many_names_in_an_index():
 
 
 def few_descriptors():
-    """More files than a process may open, on both sides."""
+    """Source and target have more files than a process may open."""
     os.mkdir("hf")
     tensors = {f"t{i:03}": ("U8", (5, 40), bytes((i + k) % 256 for k in range(200))) for i in range(100)}
     for name, tensor in tensors.items():
@@ -64,7 +64,7 @@ def few_descriptors():
             assert run("verify", "hf", "ranks", files=files).stdout == "same: 100 tensors\n"
             shutil.rmtree("out")
             shutil.rmtree("ranks")
-    # not one left is an error with a sentence, and nothing stays in silence
+    # without any free descriptor the command fails with a message
     r = run("convert", "hf", "out", "--to", "whole", "--max-shard-size", "200", files=4)
     assert r.returncode == 1 and "Too many open files" in r.stderr, r
     assert os.path.exists("out.reshard-partial") == ("out.reshard-partial could not be removed" in r.stderr), r.stderr

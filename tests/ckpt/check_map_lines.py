@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Map lines: which line takes which tensor, what is refused before a byte moves, and what a map does to digests.
+"""Map lines: which line matches which tensor, which errors are found before data is written, and how maps treat digests.
 
     check_map_lines.py COMMAND
 """
@@ -33,7 +33,7 @@ def write_rules(text, name="x.rules"):
 
 
 def converted(text, source, *more):
-    """The tensors of a whole result."""
+    """Returns the tensors of a result with whole tensors."""
     write_rules(text)
     if os.path.exists("out.safetensors"):
         os.remove("out.safetensors")
@@ -54,7 +54,7 @@ def names(model):
     assert converted("{n*} -> m.{n*}\n", "a.safetensors") == {"m." + n: t for n, t in model.items()}
     got = converted("l.{i}.{q,k} -> n.{i+4}.{k,q}\n* \n", "a.safetensors")
     assert got["n.4.k"] == model["l.0.q"] and got["n.5.q"] == model["l.1.k"] and got["a"] == a and "l.0.q" not in got
-    # The first line counts; a plain A = B hides nothing, other = lines hide from wildcards only.
+    # The first matching line is used.  A plain A = B hides nothing; other = lines hide their operands from wildcards only.
     got = converted("tied = a\na -> b\n* \n", "a.safetensors")
     assert got["tied"] == a and got["b"] == a and "a" not in got
     got = converted("t = cat(0, a, a)\n* \n", "a.safetensors")
@@ -108,7 +108,7 @@ def errors():
 
 
 def back():
-    """Maps of several lines are undone, or the line that cannot be is named."""
+    """Maps of several lines are undone, or the error names the line that cannot be undone."""
     lines = ("t.{e}.{x,y} = split(1, unstack(0, cube))\n{u,v}.{e} = unstack(0, {p,q})\n{n*}.w -> m.{n*}.w\n"
              "l.{i}.b -> r.{i+3}.b\ntied = plain\nw = interleave(0, 2, {c,d}, 2, 1)\n*\n")
     model = {"cube": tensor(2, 3, 4), "p": tensor(2, 3), "q": tensor(2, 3), "a.w": tensor(2), "l.0.b": tensor(1), "l.1.b": tensor(1),
@@ -130,7 +130,7 @@ def back():
 
 
 def segments(model):
-    """`_` segments take the sizes of the operands; and of the source's own layout."""
+    """`_` segments take the sizes of the operands, or of the source's own layout."""
     write_rules("mesh x=2\nt = cat(0, a, slice(l.0.q, 0, 0, 2)) [(_|_)/x, _]\n*\n")
     assert run("convert", "a.safetensors", "cut", "--to", "x.rules").returncode == 0
     got, meta = st.read("cut/rank-00001-of-00002.safetensors")
@@ -156,7 +156,7 @@ def scales():
 
 
 def digests(model):
-    """Damage is found wherever a source is read whole; what is read in part is reported."""
+    """Damage is detected in sources that are read completely; partly read sources are reported."""
     write_rules("mesh x=2\n* [...]\n\n", "cut.rules")
     for text, found in (("t.{x,y} = split(1, a, 2, 4)\n*\n", True), ("t = interleave(0, 2, a, l.0.q)\n*\n", True),
                         ("a -> b f64[...]\n*\n", True), ("t = transpose(a)\n*\n", True),

@@ -270,7 +270,7 @@ undone = [0]
 
 
 def undo(case, text):
-    """--reverse gives the sources back, or says why it cannot."""
+    """--reverse restores the sources, or the error says why it cannot."""
     r = run("convert", "out", "back.safetensors", "--from", "map.rules", "--reverse")
     if r.returncode:
         assert "cannot reverse" in r.stderr, (text, r.stderr)
@@ -282,7 +282,7 @@ def undo(case, text):
 
 
 def check(targets, held):
-    """Every rank has its indices of every target."""
+    """Checks that every rank has its indices of every target."""
     for rank in range(4):
         got, _ = st.read(f"out/rank-{rank:05}-of-00004.safetensors")
         assert set(got) == set(targets), (sorted(got), sorted(targets))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mistakes: what users type or have by mistake is refused with a sentence, and nothing is lost.
+"""Mistakes: wrong arguments and wrong files give an error message, and no data is lost.
 
     check_mistakes.py COMMAND
 """
@@ -71,7 +71,7 @@ def missing_files():
 
 
 def copies_that_differ():
-    """A rule that forgets a cut takes different parts for copies of one tensor."""
+    """A rule that lacks a cut would treat different parts as copies of one tensor."""
     os.mkdir("v")
     for r in range(2):
         st.write(f"v/v{r}.safetensors", {"w": ("U8", (2, 2), b"abc" + bytes([r])), "n": W["v"]})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models: the rule files of examples/rules cut, fuse and rename scaled-down models with real names as meant, and back.
+"""Models: the rule files of examples/rules cut, fuse and rename scaled-down models with real names correctly, and back.
 
     check_models.py COMMAND
 """
@@ -47,7 +47,7 @@ def model(heads, kv, hidden, inner, experts=0, biases=False):
 
 
 def held(name, t, rank, ranks, sharers, experts):
-    """What a rank holds, by what the name means.  `sharers` ranks share a key/value head."""
+    """Returns the part of a rank, derived from the tensor's name.  `sharers` ranks share a key/value head."""
     if ".experts." in name:
         return t if int(name.split(".experts.")[1].split(".")[0]) // (experts // ranks) == rank else None
     if "norm" in name or name.endswith("gate.weight"):
@@ -87,7 +87,7 @@ def run(*words):
 
 
 def rows(t):
-    """A matrix or vector as a list of rows."""
+    """Returns a matrix or vector as a list of rows."""
     n = t[1][0]
     size = len(t[2]) // n
     return [t[2][i * size:(i + 1) * size] for i in range(n)]
@@ -118,7 +118,7 @@ def turned(t):
 
 
 def there_and_back(rules, whole, want, back=None):
-    """The map gives these tensors, however they are cut, and undoing it gives the source."""
+    """Checks that the map makes these tensors for every cut, and that undoing it gives the source."""
     path = os.path.join(RULES, rules)
     name = f"{len(os.listdir())}-" + rules.replace(".", "-")
     st.write("model.safetensors", whole, {"format": "pt"})
@@ -208,7 +208,7 @@ def gpt2_megatron(m):
 
 
 def stacked_layers(m):
-    """As Megatron's torch_dist has them: one tensor for all layers."""
+    """Stacks the layers as in Megatron's torch_dist: one tensor for all layers."""
     out = {n: t for n, t in m.items() if ".layers." not in n}
     for n in m:
         if ".layers.0." in n:

@@ -197,7 +197,7 @@ def gguf():
         names = sorted(model)
         for i, part in enumerate((names[:3], names[3:4], names[4:])):
             gguf_file(f"{folder}/m-{i + 1:05}-of-00003.gguf", {name: model[name] for name in part})
-        for i in range(3):  # any of them stands for all
+        for i in range(3):  # the name of any file opens all of them
             assert convert(f"{folder}/m-{i + 1:05}-of-00003.gguf") == model
         os.remove(f"{folder}/m-00002-of-00003.gguf")
         assert "m-00002-of-00003.gguf: No such file" in run("inspect", f"{folder}/m-00001-of-00003.gguf", status=1)

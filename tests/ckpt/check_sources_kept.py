@@ -19,7 +19,7 @@ TWO = {"a": ("F32", (2,), b"abcdefgh"), "b": ("F32", (1,), b"ijkl")}
 
 
 def tree(path):
-    """Everything below the path, links as links."""
+    """Returns everything below the path, without following links."""
     if os.path.islink(path):
         return "-> " + os.readlink(path)
     if os.path.isfile(path):
@@ -29,7 +29,7 @@ def tree(path):
 
 
 def refused(want, *words):
-    """The command fails with these words, and every file is as it was."""
+    """Checks that the command fails with these words and changes no file."""
     before = tree(".")
     r = subprocess.run([command, "convert", *words], capture_output=True, text=True)
     assert r.returncode == 1 and want in r.stderr, (want, r.returncode, r.stderr)
@@ -51,7 +51,7 @@ def source_is_the_working_directory():
     refused("different path", "m.reshard-partial", "here/m", "--to", "whole", "--force")
     os.remove("link")
     os.remove("here")
-    # the same two levels down, as `data` of an earlier run would be
+    # the same two levels deeper, like `data` of an earlier run
     os.mkdir("m.reshard-partial/data")
     os.rename("m.reshard-partial/model.safetensors", "m.reshard-partial/data/model.safetensors")
     refused("different path", "m.reshard-partial/data", "m", "--to", "whole", "--force")
@@ -88,7 +88,7 @@ def working_directory_is_a_link():
 
 
 def working_directory_of_somebody_else():
-    """A directory of that name which no conversion made is not cleared, whatever it holds."""
+    """A directory of that name that no conversion made is not cleared."""
     os.mkdir("m.reshard-partial")
     with open("m.reshard-partial/thesis.tex", "w") as f:
         f.write("thesis")
@@ -102,7 +102,7 @@ def working_directory_of_somebody_else():
     st.write("m.reshard-partial/data/model.safetensors", TWO)
     refused("no journal", "s.safetensors", "m", "--to", "whole", "--force")
     shutil.rmtree("m.reshard-partial")
-    # an empty one is what a run leaves that was killed at once
+    # an empty directory: a run that was killed at once leaves one
     os.mkdir("m.reshard-partial")
     r = subprocess.run([command, "convert", "s.safetensors", "m", "--to", "whole", "--force"], capture_output=True, text=True)
     assert r.returncode == 0 and sorted(os.listdir(".")) == ["m", "s.safetensors"], r.stderr

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Windows: tensors of many windows, cut in every way that the notation has, are moved as `reshard apply` moves them in memory.
+"""Windows: tensors of many windows, cut in every way of the notation, give the same bytes as `reshard apply`.
 
     check_windows.py COMMAND [PAIRS]      PAIRS: 6
 
-Rank files of one layout become rank files of another; both are compared with what `apply` makes of the whole tensor.
+Rank files of one layout become rank files of another; both are compared with the results of `apply` on the whole tensor.
 """
 import os
 import random

@@ -1,9 +1,9 @@
-"""Arrays: apply reads and writes .npy files, and a file for each rank, as a reader and writer of our own see them.
+"""Arrays: apply reads and writes .npy files, and one file per rank, checked by an independent reader and writer.
 
     check_arrays.py COMMAND
 
 Random moves between two meshes, on every engine, of arrays in both orders; the seed is printed, RESHARD_SEED sets it.
-Where numpy is here it must agree with our own reader.
+If NumPy is installed, it must agree with that reader.
 """
 import ast
 import os
@@ -125,7 +125,7 @@ def one_case(folder, rng, number):
         check(f"case {number}: rank {rank} of {result.text()} from {source.text()} on {engine}", got == wanted, got)
 
 
-# ---- what is refused ----
+# ---- errors ----
 
 def refused(folder, words, sentence):
     said = subprocess.run([COMMAND, "apply", *words], capture_output=True, text=True, cwd=folder)

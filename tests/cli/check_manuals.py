@@ -1,4 +1,4 @@
-"""Manuals and completion: what the command says of itself stands in both, and nothing else.
+"""Manuals and completion: both list exactly what the command's help texts list.
 
     check_manuals.py COMMAND
 """
@@ -143,7 +143,7 @@ def zsh_completes():
         os.write(fd, f"reshard {typed}\t".encode())
         seen = read_until(fd, wanted)
         check(f"zsh completes '{typed}' to {wanted}", wanted in seen, seen)
-        os.write(fd, b"\x15")  # the line is forgotten
+        os.write(fd, b"\x15")  # Ctrl-U deletes the line
     os.write(fd, b"exit\n")
     os.close(fd)
     os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""Terminal: what the command shows to who sits at one: progress, colours, and what Ctrl-C left.
+"""Terminal: what the command prints on a terminal: progress, colours, and what Ctrl-C leaves behind.
 
     check_terminal.py COMMAND
 """
@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts 
 COMMAND = os.path.abspath(sys.argv[1])
 MIB = 1 << 20
 PATIENCE = 100  # seconds, on a machine that is busy
-ATTEMPTS = 20  # at what needs a command to take longer than a moment
+ATTEMPTS = 20  # number of tries if a test needs a command to run for a while
 failures = []
 
 
@@ -36,7 +36,7 @@ def check(what, ok, found=""):
 
 
 class Seat:
-    """A command whose controlling terminal is ours.  What is not given a pipe or file is the terminal."""
+    """A command on a terminal of this test.  Streams that are not given a pipe or file are the terminal."""
 
     def __init__(self, *words, stdin=None, stdout=None, env=None, size=(0, 0)):
         self.seen = ""
@@ -152,7 +152,7 @@ def planning_tells_what_is_left():
     check("planning tells what is left", shares and shares == sorted(shares) and shares[-1] <= 100, seat.seen)
 
 
-# ---- who waits for a terminal, and who leaves it ----
+# ---- input from a terminal, and Ctrl-C ----
 
 def apply_says_that_it_waits_for_the_terminal():
     with tempfile.TemporaryFile() as result:
@@ -184,7 +184,7 @@ def ctrl_c_says_that_nothing_was_written():
 def ctrl_c_says_which_file_is_not_complete(folder):
     source = os.path.join(folder, "whole")
     open(source, "wb").write(b"ABCDEF")
-    os.mkfifo(os.path.join(folder, "part1"))  # nobody reads it: to open it takes for ever
+    os.mkfifo(os.path.join(folder, "part1"))  # nobody reads it, so opening it blocks
     seat = Seat("apply", "u8[6]", "u8[6/x] on x=3", "--in", source, "--out", os.path.join(folder, "part%d"))
     check("it writes", seat.waits_for("apply: writing"), seat.seen)
     seat.types(b"\x03")
@@ -195,7 +195,7 @@ def ctrl_c_says_which_file_is_not_complete(folder):
 
 
 def end_while_it_writes(engine, number, source, target):
-    """Of ever larger files, until the signal comes before the end."""
+    """Tries larger and larger files, until the signal arrives before the command ends."""
     size = 64 * MIB
     for _ in range(ATTEMPTS):
         os.truncate(source, size)
@@ -212,7 +212,7 @@ def end_while_it_writes(engine, number, source, target):
 
 
 def what_ends_while_it_writes_leaves_files_as_they_were():
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # where no disk is in the way
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # in memory, so that no disk slows it down
         check_ends_in(folder)
 
 
@@ -224,7 +224,7 @@ def check_ends_in(folder):
         said = end_while_it_writes(engine, number, source, target)
         check(f"{engine}: it says so", "written" in said, said)
         check(f"{engine}: the target is as it was", open(target, "rb").read() == b"as it was")
-        end = time.time() + PATIENCE  # a rank that writes ends after the one that speaks
+        end = time.time() + PATIENCE  # a rank that writes ends after the rank that prints
         while len(os.listdir(folder)) > 2 and time.time() < end:
             time.sleep(0.01)
         check(f"{engine}: nothing lies beside it", sorted(os.listdir(folder)) == ["source", "target"], os.listdir(folder))
@@ -242,7 +242,7 @@ def convert_tells_how_far_it_is_and_what_it_left(folder):
     open(rules, "w").write("mesh tp=2\n* [_, _/tp]\n")
     words = ("convert", source, result, "--to", rules, "--mem", "4M", "--threads", "1")
     size = 64 * MIB
-    for _ in range(ATTEMPTS):  # until it takes longer than a hand to the keyboard
+    for _ in range(ATTEMPTS):  # until the command runs long enough for a key press
         write_checkpoint(source, size)
         seat = Seat(*words, "--force")
         shown = seat.waits_for(r"convert, .* of .* \(\d+ %\), .*/s, .* left|tensor, 2 files")
@@ -263,7 +263,7 @@ def convert_tells_how_far_it_is_and_what_it_left(folder):
 # ---- colours ----
 
 def text_left(seen):
-    """What stands on the terminal at the end: without lines that were wiped, and without colours."""
+    """Returns the final text on the terminal, without erased lines and without colours."""
     return re.sub(r"\033\[[0-9;]*[mK]|\r", "", re.sub(r"[^\n]*\r\033\[K", "", seen))
 
 
@@ -313,7 +313,7 @@ def names_in_files_do_not_steer_the_terminal(folder):
 # ---- memory ----
 
 def resident(leader):
-    """Bytes of memory of a process and its children, what they share counted once."""
+    """Returns the bytes of memory of a process and its children; shared memory counts once."""
     family, total = [str(leader)], 0
     for pid in family:
         family += open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -332,7 +332,7 @@ def apply_takes_the_memory_of_the_two_tensors():
         for _ in range(size // MIB):
             p.stdin.write(block)
         p.stdin.close()
-        first = p.stdout.read(1)  # all has moved, and nothing is freed while we do not read on
+        first = p.stdout.read(1)  # everything has moved, and nothing is freed until this test reads more
         taken = resident(p.pid)
         window = 64 * MIB if engine == "shm" else 0
         check(f"{engine}: two tensors, and {window >> 20} MiB", taken < 2 * size + window + 24 * MIB, taken / MIB)

@@ -203,7 +203,7 @@ SPECIAL = {
     ("rsh_value_get_kind", "kind_data"): "NULL", ("rsh_fail", "sentence"): "\"a sentence\"",
     ("rsh_fail", "status"): "RSH_EVALUE",
     ("rsh_functional_all_to_all_single", "out_splits"): "NULL", ("rsh_functional_all_to_all_single", "in_splits"): "NULL",
-    # what these are given they take over, also if they fail
+    # these take ownership of their arguments, even if they fail
     ("rsh_call_set_output", "t"): "fresh_tensor()", ("rsh_call_save", "t"): "fresh_tensor()", ("rsh_call_set_input_grad", "t"): "fresh_tensor()",
     ("rsh_call_set_output_value", "v"): "fresh_value()", ("rsh_call_set_input_grad_value", "v"): "fresh_value()",
 }

@@ -3,7 +3,7 @@
 
     check_gallery.py COMMAND [--update]
 
---update draws those that differ anew.
+--update redraws those that differ.
 """
 import os
 import re

@@ -3,8 +3,8 @@
 
     check_page.py COMMAND [--library FILE] [--shots FOLDER]
 
-Skipped if there is no Chromium (see skips.py).  --library also looks at what the shared library draws of a single layout, and at a page
-of one's own made from its scenes and its script.  --shots also leaves pictures of every page, in light, dark and 400 pixels wide.
+Skipped if there is no Chromium (see skips.py).  --library also tests what the shared library draws for a single layout,
+and a page made from its scenes and its script.  --shots also writes pictures of every page: light, dark, and 400 pixels wide.
 """
 import argparse
 import ctypes
@@ -156,7 +156,7 @@ def clicking_pins_and_clicking_again_lets_go(browser, folder):
 
 
 def labels_are_no_holes_in_their_blocks(browser, folder):
-    open_page(browser, folder, "partial")  # whose labels stand in the middle
+    open_page(browser, folder, "partial")  # its labels are centred
     for side, kind in ((0, "held"), (1, "origin")):
         browser.click(f"[data-side='{side}'][data-{kind}='0']")
         check("a click on a label pins its block", "pinned" in browser.value(STORY), browser.value(STORY))
@@ -341,7 +341,7 @@ def a_plan_of_several_stages_plays_them(browser, folder):
     check("and stops at its end", browser.value(now) == 0, browser.value(now))
 
 
-# The clock of a page, which a busy machine could be too slow for: pass(n) lets n milliseconds pass and draws a frame.
+# Replaces the clock of a page, because a busy machine may be too slow: pass(n) advances it by n milliseconds and draws a frame.
 CLOCK = """(() => {
     let now = 1000, frames = [];
     performance.now = () => now;

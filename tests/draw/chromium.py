@@ -4,7 +4,7 @@
         browser.open("file:///...")
         browser.value("document.title")
 
-Whatever a page says on the console as an error, throws, or asks of the network is kept in `complaints`.
+Errors on the console, exceptions and network requests of a page are collected in `complaints`.
 """
 import base64
 import json
@@ -117,7 +117,7 @@ class Browser:
         self.wait_for("Page.loadEventFired")
 
     def value(self, expression):
-        """What an expression gives, as JSON can say it; promises are waited for."""
+        """Returns the value of an expression, converted by JSON; waits for promises."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
@@ -134,7 +134,7 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def point(self, selector):
-        """Moves the mouse to the middle of an element; that place."""
+        """Moves the mouse to the middle of an element, and returns that position."""
         x, y = self.value(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'nearest'}});"
                           "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
         self.mouse("mouseMoved", x, y)

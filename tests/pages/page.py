@@ -3,17 +3,17 @@
 
     page.py PAGE ROOT BUILD
 
-What is run, in a new folder, in the order of the page:
+These parts are run, in a new folder, in the order of the page:
 
 - fenced blocks of C.  A block with a main() is a program.  One that follows <!-- path --> is a region of that file,
-  which is compiled elsewhere: it must stand there.  Other blocks are parts of tests/pages/page_PAGE.c, which has an
+  which is compiled elsewhere: the file must contain it.  Other blocks are parts of tests/pages/page_PAGE.c, which has an
   #include "block_N.c" for each of them, in the page's count from 1.
-- fenced blocks of layouts (```layout): each line must be one; and what looks like one in a table (`f32[8/x] on x=2`).
+- fenced blocks of layouts (```layout): each line must be one; and texts in tables that look like layouts (`f32[8/x] on x=2`).
 - commands, in indented blocks and in blocks of ```sh or ```console.  A line that begins with "$ " is a command, and
-  what follows it is its answer, on stdout or on stderr; times and a line of "..." match anything.  Without "$ " a line is a command if it
+  the lines after it are its expected output, on stdout or stderr; times and a line of "..." match anything.  Without "$ " a line is a command if it
   begins with one of COMMANDS.  A backslash continues a line.
 - tests/pages/page_PAGE.sh, if there is one, is read first: it makes the files that the commands need.  A command that cannot
-  run here stands in it with the reason, as "# elsewhere: COMMAND: who runs it".
+  run here is listed in it with the reason, as "# elsewhere: COMMAND: who runs it".
 """
 import os
 import re
@@ -132,7 +132,7 @@ class Page:
         if any(command.startswith(other) for other in self.elsewhere()):
             return
         if re.search(r"\breshard bench\b", command) and not answer:
-            command = re.sub(r"\breshard bench\b", "reshard bench --repeat 2", command)  # it checks every element all the same
+            command = re.sub(r"\breshard bench\b", "reshard bench --repeat 2", command)  # it still checks every element
         got = self.shell(re.sub(r"\b(FROM|TO)\b", r'"$\1"', command) if "FROM TO" in command else command)
         self.ran += 1
         said = got.stdout + got.stderr
@@ -155,7 +155,7 @@ class Page:
                 self.layout(cell.replace("\\|", "|"), row)
 
     def layout(self, text, row):
-        """It must be a layout, or be refused with the sentence that stands in the row of the table."""
+        """Checks that the text is a layout, or that its error message is the one in the row of the table."""
         quoted = shlex.quote(text)
         sentence = re.search(r"`(layout:\d+:\d+: .*?)`", row)
         refused = ["reshard: FROM: " + sentence[1], "..."] if sentence else []
@@ -163,7 +163,7 @@ class Page:
 
 
 def matches(wanted, got):
-    """Do lines match?  "..." stands for any number of lines, and one time is as good as another."""
+    """Do lines match?  "..." matches any number of lines, and any time matches any other."""
     if not wanted:
         return not got
     if wanted[0].strip() == "...":

@@ -109,7 +109,7 @@ def random_shape(rng):
 
 
 def random_whole(rng, dtype, shape):
-    """An array of random bits that are no surprise to any dtype."""
+    """Returns an array of random bits that are valid in every dtype."""
     numbers = rng.integers(0, 120, shape)
     return (numbers % 2 == 0) if dtype == "bool" else numbers.astype(DTYPES[dtype])
 

@@ -140,7 +140,7 @@ def test_a_closed_comm_says_so():
 
 
 def test_one_thread_uses_a_comm():
-    """Two threads of rank 0 enter a barrier for which rank 1 waits until one of them has been refused."""
+    """Two threads of rank 0 enter a barrier; rank 1 enters it only after one of them got an error."""
     import threading
 
     refused, seen = threading.Event(), []

@@ -1,4 +1,4 @@
-"""The type stubs name what is there, and all of it."""
+"""The type stubs list exactly the names of the package."""
 import ast
 import inspect
 import os
