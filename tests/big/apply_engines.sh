@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Engines: `apply` gives the same bytes as by one caller on threads, shm and mpi, for random pairs of layouts, sums included.
+# Engines: for random pairs of layouts, including sums, `apply` on threads, shm and mpi gives the same bytes as one caller.
 #
 #   apply_engines.sh COMMAND PAIRS [COUNT [RANKS]]     COMMAND: the built reshard; PAIRS: the built big_pairs; COUNT: 200; RANKS: at most 6
 #
-# RESHARD_SEED sets the seed; NO_MPI=1 leaves out mpi.  Ranks of mpi are on one node, on two, and each on its own, in turn.
+# RESHARD_SEED sets the seed; NO_MPI=1 omits mpi.  Ranks of mpi are in turn on one node, on two nodes, and each on its own node.
 set -euo pipefail
 command=$(realpath "$1") pairs=$(realpath "$2") count=${3:-200} ranks=${4:-6}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,7 +35,7 @@ while IFS=$'\t' read -r group bytes from to <&3; do
     if [ $mpi ]; then
         engines="threads shm mpi"
         case $((number % 3)) in 0) nodes=1 ;; 1) nodes=2 ;; *) nodes=$group ;; esac
-        # Rank 0 opens the file itself: Open MPI 4.1's mpirun crashes now and then when it hands its own standard input on.
+        # Rank 0 opens the file itself: Open MPI 4.1's mpirun sometimes crashes when it forwards its standard input.
         INPUT=in timeout 60 mpirun.openmpi --stdin none --oversubscribe --bind-to none -n "$group" sh "$here/noded.sh" "$nodes" \
             "$command" apply --engine mpi "$from" "$to" < /dev/null > mpi || echo "mpi failed" >> mpi
     fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Bare: a Debian 12 with git, make and gcc and nothing else, in a chroot, where the README's lines must work in the README's order.
+# Bare: runs the commands of the README, in order, in a chroot of Debian 12 with only git, make and gcc.
 #
 # The last commit is cloned into it.  The first configure happens without cmocka, python3 and an MPI; the second, by plain cmake,
-# with cmocka alone.  Everything is mounted in a namespace of its own, so that nothing stays mounted.  BARE_MIRROR names a
-# mirror (the machine's own one by default); the machine's settings of apt, with its proxies, hold inside too.
+# with cmocka alone.  Everything is mounted in a separate namespace, so that nothing stays mounted.  BARE_MIRROR
+# names a mirror (default: the mirror of the machine); the machine's settings of apt, including proxies, are used too.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "bare: skipped: a chroot takes root"; exit 77; }

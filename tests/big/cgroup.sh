@@ -3,7 +3,7 @@
 #
 #   cgroup.sh PROGRAM         PROGRAM: the built big_cgroup
 #
-# Needs root and the memory controller, of version 1 or 2.  Groups are named after this process and go with it.
+# Needs root and the memory controller, of version 1 or 2.  Groups are named after this process and are removed when it ends.
 set -euo pipefail
 program=$(realpath "$1")
 skip() { echo "cgroup: skipped: $1"; exit 77; }
@@ -26,7 +26,7 @@ if [ $version = 2 ]; then
 fi
 mkdir "$inner"
 
-# in_group MIB RANKS: what the program says, run in the inner group
+# in_group MIB RANKS: runs the program in the inner group and prints its output
 in_group() { sh -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$inner" timeout 120 "$program" "$@"; }
 expect() { # expect PATTERN MIB RANKS
     local said

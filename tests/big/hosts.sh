@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Hosts: two hosts on this machine, each a network namespace, and real TCP between them.
+# Hosts: tests two hosts, which are network namespaces of this machine with TCP between them.
 #
 #   hosts.sh PROGRAM [SECTION]...    PROGRAM: the built big_hosts
 #
-#   moves   results are right, and what travels is what the plan says
+#   moves   results are right, and the bytes on the link are those that the plan states
 #   stream  over a link of 1 Gbit/s, from one host to the other: at least 0.9 of the rate of plain MPI messages
 #   duplex  the same in both directions at once, rows to columns, by 2, 4 and 8 ranks
 #   cut     the link goes down in the middle: every rank gets an error within seconds

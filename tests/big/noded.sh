@@ -1,5 +1,5 @@
 #!/bin/sh
-# Noded: runs a program as a rank of mpirun on one of NODES nodes, dealt round robin, so that messages cross the wire on one machine.
+# Noded: runs a program as a rank of mpirun on one of NODES nodes, assigned round robin, so that one machine uses the wire.
 #
 #   mpirun ... noded.sh NODES PROGRAM [ARGUMENT...]      INPUT: a file that rank 0 reads as its standard input
 nodes=$1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Port: builds the library and its tests with another C library, or for another processor, and runs them.
 #
-#   port.sh musl FOLDER      musl-gcc; without the command, which needs argp
+#   port.sh musl FOLDER      musl-gcc; omits the command, which needs argp
 #   port.sh aarch64 FOLDER   aarch64-linux-gnu-gcc; tests run under qemu-user
 #
 # The libraries that reshard needs, jansson and cmocka, are built from Debian's sources.  apt-get fetches them into FOLDER;
@@ -45,7 +45,7 @@ set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)
 END
         export RESHARD_SIMD=generic
-        # Tests of arenas need more addresses than qemu can be given, and the kernel cannot start processes of another processor.
+        # Tests of arenas need more address space than qemu supports, and the kernel cannot start programs of another processor.
         rooms= left_out=' on shm| on 3 processes|, avx2$'
         options="-DRESHARD_COMMAND=ON" ;;
     *) echo "port.sh musl | aarch64 FOLDER" >&2; exit 2 ;;
@@ -94,7 +94,7 @@ logged configure cmake -S "$root" -B "$folder/reshard" -DCMAKE_TOOLCHAIN_FILE="$
     -DRESHARD_WERROR=ON -DRESHARD_TESTS=ON -DRESHARD_BENCH=OFF -DRESHARD_MPI=OFF -DRESHARD_NN=OFF -DRESHARD_PYTHON=OFF $options \
     ${CMAKE_C_COMPILER_LAUNCHER:+-DCMAKE_C_COMPILER_LAUNCHER=$CMAKE_C_COMPILER_LAUNCHER}
 logged build cmake --build "$folder/reshard" -j"$jobs"
-# qemu keeps tables of all addresses that a program reserves, and an arena reserves as many as it may: up to 1 TiB.
+# qemu keeps tables of all reserved addresses, and an arena reserves as much as it can, up to 1 TiB.
 [ $kind != aarch64 ] || ulimit -v 8388608
 RESHARD_CASES=${RESHARD_CASES:-20} ctest --test-dir "$folder/reshard" --output-on-failure --no-tests=error -j"$jobs" --timeout 1800 \
     -L "^(base|copy|examples|layout|plan|prop|shard|simd|spec|tensor$rooms)\$" -E "$left_out" -LE fortran # whose compiler is for this machine
