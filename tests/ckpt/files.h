@@ -1,4 +1,4 @@
-/* Files: a directory of small files that a test writes, and that is gone when it ends. */
+/* Files: a directory for small files of one test, which is removed when the test ends. */
 #ifndef TESTS_CKPT_FILES_H
 #define TESTS_CKPT_FILES_H
 
@@ -10,7 +10,7 @@
 
 #include "ckpt/read_whole.h"
 
-static char folder[64]; /* of the test at hand */
+static char folder[64]; /* of the current test */
 
 static inline int make_folder(void **state) {
     (void)state;
@@ -40,7 +40,7 @@ static inline void write_text(const char *name, const char *text) {
     write_file(name, text, strlen(text));
 }
 
-/* A safetensors file: header and n bytes of data. */
+/* Writes a safetensors file: the header and n bytes of data. */
 static inline void write_safetensors(const char *name, const char *header, const void *data,
                                      size_t n) {
     size_t length = strlen(header);
@@ -54,7 +54,8 @@ static inline void write_safetensors(const char *name, const char *header, const
     free(all);
 }
 
-/* Opening the folder fails with this status, and the sentence has these words. */
+/* Checks that opening the folder fails with this status, and that the error message contains
+ * `words`. */
 static inline void expect_refusal(const rsh_ckpt_rules *from, rsh_status status,
                                   const char *words) {
     rsh_ckpt *c;
@@ -64,7 +65,7 @@ static inline void expect_refusal(const rsh_ckpt_rules *from, rsh_status status,
                  words);
 }
 
-/* The tensor has these bytes. */
+/* Checks that the tensor has these bytes. */
 static inline void expect_bytes(const rsh_ckpt *c, const char *name, const void *bytes, int64_t n) {
     int64_t t = rshi_ckpt_find(c, name, strlen(name));
     assert_true(t >= 0);

@@ -1,4 +1,4 @@
-/* Whole: the tensors of a checkpoint as tests read them: row-major, from whatever parts they lie
+/* Whole: reads whole tensors of a checkpoint for tests, row-major, whatever parts they are stored
  * in. */
 #ifndef TESTS_CKPT_READ_WHOLE_H
 #define TESTS_CKPT_READ_WHOLE_H
@@ -23,7 +23,7 @@ static inline int64_t tensor_bytes(const rsh_ckpt *c, int64_t t) {
     return rshi_ckpt_count(&c->tensor[t]) * rsh_dtype_bits(c->tensor[t].dtype) / 8;
 }
 
-/* Row-major bytes of a tensor; the caller frees them. */
+/* Returns the bytes of a tensor, row-major; the caller frees them. */
 static inline unsigned char *read_whole(const rsh_ckpt *c, int64_t t, uint64_t *read) {
     int64_t strides[RSH_MAX_NDIM], n = tensor_bytes(c, t);
     unsigned char *bytes = malloc((size_t)n + 1);

@@ -18,7 +18,8 @@ static inline bool painted(const unsigned char *p, int rank, size_t bytes) {
     return true;
 }
 
-/* No rank passes barrier k before all have reached it.  ctx: a counter that all ranks see. */
+/* Checks that no rank passes barrier k before all ranks have reached it.  ctx: a counter that all
+ * ranks share. */
 static inline rsh_status keeps_step(void *ctx, rsh_comm *c) {
     atomic_int *count = ctx;
     for (int k = 1; k <= 20; k++) {
@@ -43,7 +44,7 @@ static inline rsh_status gathers_blocks(rsh_comm *c, size_t bytes) {
     return RSH_OK;
 }
 
-/* Blocks of up to *ctx bytes, a size_t. */
+/* Checks allgather with blocks of up to *ctx bytes, a size_t. */
 static inline rsh_status gathers(void *ctx, rsh_comm *c) {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 4097, 20000, 3000000};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes && sizes[s] <= *(size_t *)ctx; s++)
@@ -51,7 +52,7 @@ static inline rsh_status gathers(void *ctx, rsh_comm *c) {
     return RSH_OK;
 }
 
-/* Sums of 64-bit integers. */
+/* Checks allreduce with sums of 64-bit integers. */
 static inline rsh_status adds(void *ctx, rsh_comm *c) {
     (void)ctx;
     enum { N = 5000 };

@@ -1,4 +1,4 @@
-/* wholes: tensors whose elements say their own place, so that any part of them can be checked. */
+/* wholes: tensors whose elements depend on their global index, so that any part can be checked. */
 #ifndef RESHARD_TESTS_DTENSOR_WHOLES_H
 #define RESHARD_TESTS_DTENSOR_WHOLES_H
 
@@ -18,7 +18,7 @@ static inline rsh_status make_whole(rsh_dtype dtype, int ndim, const int64_t *sh
     return RSH_OK;
 }
 
-/* Does this rank's part hold `times` the elements that its layout says? */
+/* Checks that each element of this rank's part is `times` the number for its global index. */
 static inline rsh_status holds(const rsh_value *v, double times) {
     const rsh_layout *l = rsh_value_layout(v);
     const rsh_tensor *t = rsh_value_tensor(v);
@@ -33,7 +33,7 @@ static inline rsh_status holds(const rsh_value *v, double times) {
     return RSH_OK;
 }
 
-/* The whole tensor on every rank of the mesh, as a leaf. */
+/* Creates a leaf with the whole tensor. */
 static inline rsh_status local_whole(rsh_dtype dtype, int ndim, const int64_t *shape,
                                      rsh_value **out) {
     rsh_tensor *t = NULL;

@@ -1,5 +1,5 @@
-/* Held file: bytes as a file that has a path, without a disk; and a directory of such for the
- * formats that need one. */
+/* Held file: a file in memory that has a path, and a temporary directory of files for formats that
+ * need one. */
 #ifndef TESTS_FUZZ_HELD_FILE_H
 #define TESTS_FUZZ_HELD_FILE_H
 
@@ -16,12 +16,13 @@
 
 #include "ckpt/read_box.h"
 
-/* Not assert: it must hold in builds with NDEBUG as well. */
+/* Used instead of assert, because it must also work in builds with NDEBUG. */
 static inline void must(bool condition) {
     if (!condition) abort();
 }
 
-/* A file in memory; its path goes to `path`.  The caller closes it. */
+/* Creates a file in memory, writes its path to `path`, and returns its descriptor, which the caller
+ * closes. */
 static inline int hold_file(const void *data, size_t size, char path[64]) {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     must(fd >= 0 && write(fd, data, size) == (ssize_t)size);
@@ -37,7 +38,7 @@ static inline void forget_folder(void) {
     must(!system(command));
 }
 
-/* The one folder of this process; gone when it ends. */
+/* Returns the only folder of this process, which is removed when the process ends. */
 static inline const char *hold_folder(void) {
     if (*held_folder) return held_folder;
     strcpy(held_folder,
@@ -55,7 +56,7 @@ static inline void put_in_folder(const char *name, const void *data, size_t size
     close(fd);
 }
 
-/* A safetensors file with one tensor, u8[2, 2], whose name has one letter. */
+/* Writes a safetensors file with one tensor, u8[2, 2], whose name has one letter. */
 static inline void put_small_file(const char *file, const char *tensor) {
     char data[8 + 64 + 4 + 1] = "\x40";
     static const char facts[] = "\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]";
@@ -65,7 +66,7 @@ static inline void put_small_file(const char *file, const char *tensor) {
     put_in_folder(file, data, 8 + 64 + 4);
 }
 
-/* Two of them, once for all inputs. */
+/* Writes two such files, once for all inputs. */
 static inline void put_small_files(const char *file, const char *tensor, const char *other_file,
                                    const char *other_tensor) {
     static bool done;
@@ -75,12 +76,12 @@ static inline void put_small_files(const char *file, const char *tensor, const c
     put_small_file(other_file, other_tensor);
 }
 
-/* A safetensors file with that header and 64 bytes of elements. */
+/* Writes a safetensors file with this header and 64 bytes of elements. */
 static inline void put_headed_file(const char *file, const uint8_t *header, size_t size) {
     static const char elements[64] =
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde";
     char *data = malloc(8 + size + sizeof elements);
-    uint64_t length = size; /* little-endian, as the machines that fuzz are */
+    uint64_t length = size; /* stored little-endian, like the machines that run the fuzzers */
     must(data != NULL);
     memcpy(data, &length, 8);
     if (size) memcpy(data + 8, header, size);
@@ -89,7 +90,7 @@ static inline void put_headed_file(const char *file, const uint8_t *header, size
     free(data);
 }
 
-/* Two of them: the input is their headers, with a zero byte between. */
+/* Writes two such files: the input consists of their headers, separated by a zero byte. */
 static inline void put_headed_files(const uint8_t *data, size_t size, const char *file,
                                     const char *other_file) {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
@@ -98,7 +99,7 @@ static inline void put_headed_files(const uint8_t *data, size_t size, const char
     put_headed_file(other_file, zero ? zero + 1 : NULL, zero ? size - first - 1 : 0);
 }
 
-/* What was opened is consistent: small tensors can be read. */
+/* Checks that small tensors of the open checkpoint can be read. */
 static inline void read_small(const rsh_ckpt *c) {
     for (int64_t t = 0; t < c->ntensors && t < 20; t++) {
         static char memory[1 << 16];
@@ -110,7 +111,7 @@ static inline void read_small(const rsh_ckpt *c) {
     }
 }
 
-/* Opens what is at the path, reads of it what is small, and leaves no memory behind. */
+/* Opens the path, reads small tensors, and checks that no memory leaks. */
 static inline void open_and_read(const char *path, const rsh_ckpt_rules *from) {
     uint64_t live = rsh_alloc_get_stats().live;
     rsh_ckpt *c;

@@ -1,16 +1,17 @@
-/* zero_folder: a ZeRO directory of the tests, of which inputs replace one file. */
+/* zero_folder: a copy of a ZeRO directory of the tests, in which an input replaces one file. */
 #ifndef RESHARD_TESTS_FUZZ_ZERO_FOLDER_H
 #define RESHARD_TESTS_FUZZ_ZERO_FOLDER_H
 
 #include "fuzz/held_file.h"
 
-/* A file of the tests; what an input replaced is put back. */
+/* Copies a file of the tests to the folder, which restores it if an input had replaced it. */
 static void put_golden(const char *stage, const char *name) {
     static char bytes[1 << 16];
     char path[200];
     snprintf(path, sizeof path, "tests/ckpt/zero/%s/global_step7/%s", stage, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes); /* elsewhere they are empty */
+    /* if it cannot be read, the copy is empty */
+    ssize_t n = fd < 0 ? 0 : read(fd, bytes, sizeof bytes);
     put_in_folder(name, bytes, n > 0 ? (size_t)n : 0);
     if (fd >= 0) close(fd);
 }

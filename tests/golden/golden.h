@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 
-/* A failed expectation as a status, with the call's sentence behind it. */
+/* Returns an error if the condition is false; its message ends with the library's last message. */
 #define EXPECT(condition)                                                                          \
     RSH_REQUIRE(condition, RSH_ERUNTIME, "%s:%d: %s  [%.160s]", __FILE__, __LINE__, #condition,    \
                 rsh_error_detail())
@@ -28,47 +28,48 @@
 
 /* ---- files and fields ---- */
 
-/* The cases of tests/golden/NAME.json; a missing file fails the test. */
+/* Returns the cases of tests/golden/NAME.json; fails the test if the file is missing. */
 json_t *golden_load(const char *name);
 const char *golden_text(const json_t *object, const char *key); /* "" if there is none */
 int64_t golden_number(const json_t *object, const char *key, int64_t otherwise);
-int golden_numbers(const json_t *list, int64_t *out); /* how many; at most RSH_MAX_NDIM */
+int golden_numbers(const json_t *list, int64_t *out); /* returns the count, at most RSH_MAX_NDIM */
 int golden_ints(const json_t *list, int *out);        /* the same for ranks; at most MOST_SHARDS */
 bool golden_is(const json_t *object, const char *key, const char *text);
 
-/* "VALUE" and so on as the status that ours maps it to; "OK" and NULL are RSH_OK. */
+/* Converts the kind of a PyTorch error, such as "VALUE", to the status of the library; "OK" and
+ * NULL are RSH_OK. */
 rsh_status golden_kind(const char *kind);
-/* What ours must return: "ours" of the case, else the error of its answer; of `rank`'s answer, or
- * for collective calls of any rank's. */
+/* Returns the status that the library must return: "ours" of the case, or else the error in the
+ * answer of `rank` (for collective calls: of any rank). */
 rsh_status golden_expected(const json_t *the_case, int rank, bool collective);
-/* Has PyTorch's answer something to compare with? */
+/* Does PyTorch's answer contain a result to compare with? */
 bool golden_answered(const json_t *the_case);
 
 /* ---- boxes and specs ---- */
 
 rsh_status golden_box(const json_t *box, rsh_shard_meta *out);
-/* At most MOST_SHARDS. */
+/* Reads at most MOST_SHARDS boxes. */
 rsh_status golden_boxes(const json_t *list, int64_t *n, rsh_shard_meta *out);
 rsh_status golden_spec(const json_t *spec, rsh_spec **out);
-/* Drops empty boxes and sorts the rest by offsets; returns how many are left. */
+/* Removes empty boxes, sorts the rest by offsets, and returns their number. */
 int64_t golden_settle(int64_t n, rsh_shard_meta *boxes);
-/* The same boxes, offsets, sizes and placements, settled. */
+/* Checks that the boxes have the same offsets, sizes and placements as the list, after
+ * golden_settle. */
 rsh_status golden_compare_boxes(const json_t *list, int64_t n, const rsh_shard_meta *boxes);
-/* Boxes that a spec must give by the definition of chunks, clamped; written independently of the
- * library. */
+/* Computes the boxes of a spec from the definition of chunks, independently of the library. */
 int64_t golden_model(const json_t *spec, int ndim, const int64_t *size, rsh_shard_meta *out);
 
 /* ---- tensors ---- */
 
-/* One element of `dtype` with an integer value. */
+/* Writes an integer as one element of `dtype`. */
 void golden_put(rsh_dtype dtype, int64_t value, void *out);
-/* The whole tensor of a case ("size", "dtype", "fill"); zeros instead where `blank`. */
+/* Creates the whole tensor of a case ("size", "dtype", "fill"), or zeros if `blank` is set. */
 rsh_status golden_whole(const json_t *the_case, const char *dtype, bool blank, rsh_tensor **out);
 rsh_status golden_tensor(const json_t *tensor, rsh_tensor **out);
-/* The box of a dense tensor, copied element by element into new memory. */
+/* Copies a box of a dense tensor to new memory, element by element. */
 rsh_status golden_cut(const rsh_tensor *whole, const int64_t *offsets, const int64_t *sizes,
                       rsh_tensor **out);
-/* The same values in memory where dims 0 and 1 are stored the other way round. */
+/* Creates a tensor with the same values whose dims 0 and 1 are swapped in memory. */
 rsh_status golden_turned(const rsh_tensor *t, rsh_tensor **out);
 bool golden_equal(const rsh_tensor *a, const rsh_tensor *b); /* dtype, shape and bits; both dense */
 rsh_status golden_compare(const json_t *tensor, const rsh_tensor *mine);

@@ -20,7 +20,7 @@ static inline void ok(rsh_status st, const char *what, const char *file, int lin
     _assert_true(0, what, file, line);
 }
 
-/* Fails with this status and a sentence that has this text in it. */
+/* Checks that the call fails with this status, and that the error message contains this text. */
 #define FAILS(status, text, call)                                                                  \
     do {                                                                                           \
         assert_int_equal((call), (status));                                                        \
@@ -33,7 +33,8 @@ const double *small_data(const rsh_value *v);
 double small_grad(const rsh_value *leaf, int64_t i);
 
 /* a + b, a * b (which saves both), sin(a) (which saves a), exp(a) (which saves its output), the sum
- * of all elements, and a * x for a number x.  Of distributed values they take every part. */
+ * of all elements, and a * x for a number x.  They are applied to every part of distributed
+ * values. */
 rsh_status small_add(rsh_value *a, rsh_value *b, rsh_value **out);
 rsh_status small_mul(rsh_value *a, rsh_value *b, rsh_value **out);
 rsh_status small_sin(rsh_value *a, rsh_value **out);
@@ -42,8 +43,8 @@ rsh_status small_scale(rsh_value *a, double x, rsh_value **out);
 rsh_status small_sum(rsh_value *a, rsh_value **out);
 /* a times the only element of b. */
 rsh_status small_times_number(rsh_value *a, rsh_value *b, rsh_value **out);
-/* Halves: the first and the second half of a vector of even length; and the index of its largest
- * element, an i64. */
+/* The first and the second half of a vector of even length; and the index of the largest element,
+ * an i64. */
 rsh_status small_halves(rsh_value *a, rsh_value **low, rsh_value **high);
 rsh_status small_argmax(rsh_value *a, rsh_value **out);
 

@@ -1,8 +1,8 @@
 /* Transposes: the gradient of a linear op on all ranks against its matrix, column by column.
  *
- * The op is run on every unit vector of every rank's inputs.  What that gives, weighed with the
- * seeds of all ranks' outputs, is the entry of the transposed matrix times the seeds, to which the
- * gradient must be equal.  Nothing of the backward is used for that. */
+ * The op is applied to every unit vector of every rank's inputs.  The sum of the outputs of all
+ * ranks, weighted with the seeds, is an entry of the transposed matrix times the seeds; the
+ * gradient must be equal to it.  This does not use the op's backward. */
 #ifndef TRANSPOSES_H
 #define TRANSPOSES_H
 

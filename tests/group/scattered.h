@@ -1,5 +1,5 @@
-/* scattered: tensors of any dtype, shape and strides whose elements are known from who made them,
- * for tests of the collectives. */
+/* scattered: tensors of any dtype, shape and strides whose elements follow from the rank that made
+ * them, for tests of the collectives. */
 #ifndef RESHARD_TESTS_GROUP_SCATTERED_H
 #define RESHARD_TESTS_GROUP_SCATTERED_H
 
@@ -15,7 +15,7 @@ typedef struct scattered {
     size_t bytes;
 } scattered;
 
-/* A form that all ranks draw alike. */
+/* A random dtype and shape, the same on all ranks. */
 typedef struct form {
     rsh_dtype dtype;
     int ndim;
@@ -23,19 +23,19 @@ typedef struct form {
 } form;
 form form_draw(uint64_t *rng);
 
-/* A tensor of this form; dense if `dense`, else with dims in any order, gaps and strides of any
- * sign. */
+/* Makes a tensor of this form: dense if `dense` is set, otherwise with dims in any order, gaps, and
+ * strides of any sign. */
 scattered scattered_new(const form *f, bool dense, uint64_t *rng);
 void scattered_free(scattered *s);
 
-/* Element i (row-major) of what `rank` made as number `slot`: any bits that the dtype has. */
+/* Computes element i (row-major) of tensor number `slot` of a rank: any bits of the dtype. */
 void element_of(const form *f, uint64_t seed, int rank, int slot, int64_t i,
                 unsigned char element[16]);
 void scattered_fill(const form *f, scattered *s, uint64_t seed, int rank, int slot);
 
-/* Are all elements those that `rank` made as number `slot`, and is nothing else written? */
+/* Does the tensor equal tensor number `slot` of `rank`, with all other bytes unchanged? */
 bool scattered_is(const form *f, const scattered *s, uint64_t seed, int rank, int slot);
-/* The same for the combination of what ranks 0..n-1 made as number `slot`. */
+/* Does the same for the reduction of tensors number `slot` of ranks 0 to n-1. */
 bool scattered_is_reduced(const form *f, const scattered *s, uint64_t seed, int n, int slot,
                           rsh_op op);
 

@@ -1,4 +1,5 @@
-/* file_models: what tests of models in files share: a folder, a model, its plans, an optimizer. */
+/* file_models: shared by tests of models in files: a folder, a model, its plans and an
+ * optimizer. */
 #ifndef RESHARD_TESTS_NN_FILE_MODELS_H
 #define RESHARD_TESTS_NN_FILE_MODELS_H
 

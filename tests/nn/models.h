@@ -24,8 +24,8 @@
 #include "../prop/engine.h"
 #include "../tensor/element_at.h"
 
-/* Ranks are threads or processes, where cmocka's assertions cannot be used: rank functions say what
- * is wrong in the sentence of their status. */
+/* cmocka's assertions cannot be used in ranks, which are threads or processes; rank functions
+ * return an error with a message instead. */
 static inline rsh_status wrong(const char *file, int line, const char *what) {
     char sentence[900];
     snprintf(sentence, sizeof sentence, "%s:%d: %s  [%.300s]", file, line, what,
@@ -49,7 +49,7 @@ static inline rsh_status wrong(const char *file, int line, const char *what) {
         if (st_) return st_;         \
     } while (0)
 
-/* The first n ranks of a job. */
+/* A function to run on the first n ranks of a job. */
 typedef struct share {
     int n;
     rsh_rank_fn fn;
@@ -68,8 +68,8 @@ static inline void must_run(const char *engine, int n, rsh_status st) {
     if (st) fail_msg("%d %s: %s: %s", n, engine, rsh_status_name(st), rsh_error_detail());
 }
 
-/* On n ranks with a default group: as threads and as processes, or in a job (../prop/engine.h) on
- * its first n ranks.  A job of fewer ranks leaves it out. */
+/* Runs fn on n ranks with a default group: as threads and as processes or, in a job
+ * (../prop/engine.h), on its first n ranks.  A job with fewer ranks skips it. */
 static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
     body b = {fn, ctx};
     share s = {n, with_default_group, &b};
@@ -81,8 +81,8 @@ static inline void run_groups(int n, rsh_status (*fn)(void *ctx), void *ctx) {
     must_run("processes", n, rsh_run_shm(n, with_default_group, &b));
 }
 
-/* A value of this shape whose element i is fn of seed and i: the same on every rank that asks for
- * it. */
+/* Creates a value whose element i depends only on `seed` and i, so that it is equal on all
+ * ranks. */
 static inline rsh_status make_value(rsh_dtype dtype, int ndim, const int64_t *shape, uint64_t seed,
                                     bool requires_grad, rsh_value **out) {
     rsh_tensor *t = NULL;
@@ -98,7 +98,7 @@ static inline rsh_status make_indices(int64_t n, const int64_t *numbers, rsh_val
     return rsh_value_adopt_tensor(t, false, out);
 }
 
-/* Largest difference relative to the largest element; infinite if shapes differ. */
+/* Returns the largest difference relative to the largest element; infinity if shapes differ. */
 static inline double difference(const rsh_tensor *a, const rsh_tensor *b) {
     if (rsh_tensor_count(a) != rsh_tensor_count(b) || rsh_tensor_ndim(a) != rsh_tensor_ndim(b))
         return INFINITY;
@@ -111,7 +111,7 @@ static inline double difference(const rsh_tensor *a, const rsh_tensor *b) {
     return most / scale;
 }
 
-/* The whole of a distributed value, on every rank. */
+/* Gathers a distributed value on every rank. */
 static inline rsh_status whole_of(const rsh_value *v, rsh_tensor **out) {
     TRY(rsh_tensor_empty(rsh_value_dtype(v), rsh_value_ndim(v), rsh_value_shape(v), out));
     if (!rsh_value_sharded(v)) return rsh_math_copy(rsh_value_tensor(v), *out);
@@ -139,7 +139,7 @@ static inline rsh_status sequence(int n, rsh_module **part, rsh_module **out) {
     return RSH_OK;
 }
 
-/* Attention of two heads, dropout, and an MLP. */
+/* Creates a transformer block: attention with two heads, dropout and an MLP. */
 static inline rsh_status small_block(int64_t width, int64_t hidden, rsh_module **out) {
     rsh_attention_opts opts = {
         sizeof opts, .width = width, .heads = 2, .bias = true, .causal = true, .dropout = 0.1};
@@ -162,7 +162,8 @@ static inline rsh_status forward_loss(rsh_module *m, rsh_value *x, rsh_value **l
     return st;
 }
 
-/* Forward and backward with the same random numbers at every call; backward draws none. */
+/* Runs forward and backward with the same random numbers in every call, and checks that backward
+ * draws none. */
 static inline rsh_status forward_backward(rsh_module *m, rsh_value *x) {
     rsh_value *loss = NULL;
     rsh_random_seed(11);
@@ -199,7 +200,7 @@ static inline rsh_status list_value(void *ctx, const char *path, rsh_module *own
     return RSH_OK;
 }
 
-/* Gradients of parameters, and the parameters themselves, have the same bits. */
+/* Checks that the parameters and their gradients have the same bits. */
 static inline rsh_status same_models(rsh_module *a, rsh_module *b) {
     value_list la = {.n = 0}, lb = {.n = 0};
     TRY(rsh_module_each_parameter(a, false, list_value, &la));

@@ -1,4 +1,5 @@
-/* parallel_models: what tests of parallel modules share: meshes, trees, and plain twins. */
+/* parallel_models: shared by tests of parallel modules: meshes, trees, and plain modules for
+ * comparison. */
 #ifndef RESHARD_TESTS_NN_PARALLEL_MODELS_H
 #define RESHARD_TESTS_NN_PARALLEL_MODELS_H
 
@@ -8,20 +9,20 @@
 #include <reshard/nn/parallel.h>
 #include <reshard/nn/recompute.h>
 
-/* A mesh of all ranks. */
+/* Creates a mesh of all ranks with one dim. */
 static inline rsh_status line(rsh_mesh **out) {
     int64_t size = rsh_group_size(NULL);
     return rsh_mesh_new(rsh_group_comm(NULL), 1, &size, NULL, NULL, out);
 }
 
-/* dp x tp, and its slice along tp. */
+/* Creates a mesh of dp x tp ranks, and its slice along tp. */
 static inline rsh_status grid(int64_t dp, int64_t tp, rsh_mesh **mesh, rsh_mesh **slice) {
     TRY(rsh_mesh_new(rsh_group_comm(NULL), 2, (int64_t[]){dp, tp}, NULL,
                      (const char *const[]){"dp", "tp"}, mesh));
     return rsh_mesh_slice(*mesh, 1, (const char *const[]){"tp"}, slice);
 }
 
-/* On 1, 2 and 4 threads. */
+/* Runs fn on 1, 2 and 4 threads. */
 static inline void run_threads(rsh_status (*fn)(void *ctx), void *ctx) {
     body b = {fn, ctx};
     for (int n = 1; n <= 4; n *= 2) {
@@ -30,7 +31,7 @@ static inline void run_threads(rsh_status (*fn)(void *ctx), void *ctx) {
     }
 }
 
-/* The same, and on two processes. */
+/* Does the same, and also runs it on two processes. */
 static inline void run_ranks(rsh_status (*fn)(void *ctx), void *ctx) {
     body b = {fn, ctx};
     run_threads(fn, ctx);
@@ -51,8 +52,8 @@ static inline rsh_status value_at(rsh_module *m, const char *path, rsh_value **o
     return rsh_module_parameter(owner, name, out);
 }
 
-/* Is the parameter at a path a DTensor with this placement, and are its elements those of the plain
- * one? */
+/* Checks that the parameter at a path is a DTensor with this placement and the elements of the
+ * plain module. */
 static inline rsh_status is_placed(rsh_module *m, rsh_module *plain, const char *path,
                                    rsh_place place) {
     rsh_value *v = NULL, *p = NULL;
@@ -109,7 +110,7 @@ static inline rsh_status close_values(const rsh_value *v, const rsh_value *plain
     return RSH_OK;
 }
 
-/* Parameters, and gradients where there are any. */
+/* Checks that parameters, and gradients if they exist, are close. */
 static inline rsh_status close_models(rsh_module *m, rsh_module *plain, double tolerance) {
     listing a = {.n = 0}, b = {.n = 0};
     TRY(rsh_module_each_parameter(m, false, list_one, &a));

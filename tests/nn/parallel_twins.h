@@ -1,4 +1,5 @@
-/* parallel_twins: a model over ranks beside a plain one, trained in step. */
+/* parallel_twins: trains a model over ranks and a plain one with the same steps, and compares
+ * them. */
 #ifndef RESHARD_TESTS_NN_PARALLEL_TWINS_H
 #define RESHARD_TESTS_NN_PARALLEL_TWINS_H
 
@@ -12,7 +13,7 @@ static inline rsh_status linear(int64_t in, int64_t out, rsh_module **m) {
     return rsh_linear_new(in, out, true, RSH_F64, m);
 }
 
-/* The whole of a DTensor or of a plain value. */
+/* Returns the whole tensor of a DTensor, or the plain value itself. */
 static inline rsh_status as_plain(rsh_value *v, rsh_value **out) {
     if (rsh_dtensor_mesh(v)) return rsh_dtensor_full_tensor(v, NULL, out);
     *out = rsh_value_hold(v);
@@ -36,7 +37,7 @@ static inline rsh_status backward_of(rsh_value *y) {
     return RSH_OK;
 }
 
-/* Steps of SGD on both: outputs, gradients of parameters and inputs, and parameters stay close. */
+/* Trains both with SGD, and checks that outputs, gradients and parameters stay close. */
 static inline rsh_status train_both(rsh_module *m, rsh_module *plain, rsh_value *x, int steps) {
     rsh_optimizer *sgd[2] = {NULL, NULL};
     TRY(rsh_sgd_new(m, &(rsh_sgd_opts){sizeof(rsh_sgd_opts), .lr = 0.25}, &sgd[0]));
@@ -70,7 +71,7 @@ static inline rsh_status train_both(rsh_module *m, rsh_module *plain, rsh_value 
 
 typedef rsh_status (*make_fn)(rsh_module **out);
 
-/* A model under a plan, beside the same without. */
+/* Compares a model that a plan cuts with the same model without the plan. */
 static inline rsh_status compare(make_fn make, int n, const rsh_parallel_entry *plan, rsh_value *x,
                                  int steps) {
     rsh_module *m = NULL, *plain = NULL;

@@ -1,5 +1,5 @@
-/* probes: what tests of rsh_input_reshard share: a mesh of all ranks, a small model, and a module
- * that saves what it is given. */
+/* probes: shared by tests of rsh_input_reshard: a mesh of all ranks, a small model, and a module
+ * that saves its inputs. */
 #ifndef RESHARD_TESTS_NN_PROBES_H
 #define RESHARD_TESTS_NN_PROBES_H
 
@@ -20,7 +20,7 @@ static inline rsh_status line(rsh_mesh **out) {
     return rsh_mesh_new(rsh_group_comm(NULL), 1, &size, NULL, NULL, out);
 }
 
-/* On 1 to 4 ranks. */
+/* Runs fn on 1 to 4 ranks. */
 static inline void run_all(rsh_status (*fn)(void *ctx)) {
     for (int n = 1; n <= 4; n++) run_groups(n, fn, NULL);
 }
@@ -70,7 +70,8 @@ static inline void probe_end(probe *p) {
     while (p->n) rsh_saved_free(p->slot[--p->n]);
 }
 
-/* What comes back is what went in: elements, shape, dtype, and the order of dims in memory. */
+/* Checks that the restored tensor has the same elements, shape, dtype and order of dims in
+ * memory. */
 static inline rsh_status comes_back(const rsh_saved *s, const rsh_value *v) {
     rsh_value *back = NULL;
     TRY(rsh_saved_read(s, &back));

@@ -1,5 +1,5 @@
-/* two_layers: what tests of sharded modules share: two Linears with GELU between, and parameters by
- * path. */
+/* two_layers: shared by tests of sharded modules: two Linears with a GELU in between, and access to
+ * parameters by path. */
 #ifndef RESHARD_TESTS_NN_TWO_LAYERS_H
 #define RESHARD_TESTS_NN_TWO_LAYERS_H
 

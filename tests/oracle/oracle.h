@@ -50,7 +50,8 @@ ora_number ora_reduce(ora_op op, ora_dtype t, int64_t n, const unsigned char *co
 void ora_reduce_to(ora_op op, ora_dtype t, int64_t n, const unsigned char *const *contribution,
                    const int64_t *node, ora_dtype to, void *element);
 void ora_identity(ora_op op, ora_dtype t, void *element);
-/* Which elements count as equal: those with equal bits; also 0 and -0; also any two NaNs. */
+/* Which elements count as equal.  ORA_BITS: those with equal bits; ORA_ZEROS: also 0 and -0;
+ * ORA_VALUES: also any two NaNs. */
 typedef enum ora_likeness { ORA_BITS, ORA_ZEROS, ORA_VALUES } ora_likeness;
 bool ora_equal(ora_dtype t, ora_likeness like, const void *a, const void *b);
 

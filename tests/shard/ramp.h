@@ -11,7 +11,7 @@
 
 #include <reshard.h>
 
-enum { RANKS = 4, PATIENCE = 200 /* seconds after which a test hangs, even on a busy machine */ };
+enum { RANKS = 4, PATIENCE = 200 }; /* PATIENCE: seconds after which a test counts as hung */
 
 static inline rsh_layout *parsed(const char *text) {
     rsh_layout *l = NULL;
@@ -19,7 +19,7 @@ static inline rsh_layout *parsed(const char *text) {
     return l;
 }
 
-/* The row-major index of an element, which is its value; -1 if there is none. */
+/* Returns the row-major index of an element, which is its value; -1: there is no such element. */
 static inline int64_t index_at(const rsh_layout *l, int64_t rank, int64_t part, int64_t offset) {
     int64_t index[RSH_MAX_NDIM], n = 0;
     if (rsh_layout_global_index(l, rank, part, offset, index) != RSH_OK) return -1;
@@ -27,7 +27,8 @@ static inline int64_t index_at(const rsh_layout *l, int64_t rank, int64_t part, 
     return n;
 }
 
-/* The dim along which neighbours in the memory of a part lie; -1: none, or the layout is flat. */
+/* Returns the dim along which elements are adjacent in the memory of a part; -1: none, or the
+ * layout is flat. */
 static inline int dim_of_rows(const rsh_layout *l, const rsh_tensor *t) {
     int d = rsh_tensor_ndim(t) == rsh_layout_ndim(l) ? rsh_tensor_ndim(t) - 1 : -1;
     while (d >= 0 && (rsh_tensor_strides(t)[d] != 1 || rsh_tensor_shape(t)[d] == 1)) d--;
@@ -35,9 +36,9 @@ static inline int dim_of_rows(const rsh_layout *l, const rsh_tensor *t) {
 }
 
 /* Calls each(ctx, offset, index) for every element of a part, in the order of memory; stops and
- * returns false if it does.  Rows without gaps are counted along: asking for every index takes most
- * of a test's time.  Indices of a part increase along a dim, so a row whose last one is as near to
- * its first as it can be has no gaps. */
+ * returns false if `each` does.  In rows without gaps the index is incremented, because computing
+ * every index would take most of a test's time.  Indices increase along a dim, so a row has no gaps
+ * if its last index is its first plus its length minus 1. */
 static inline bool walk_part(const rsh_layout *l, int64_t rank, int64_t part, const rsh_tensor *t,
                              bool (*each)(void *ctx, int64_t offset, int64_t index), void *ctx) {
     int row_dim = dim_of_rows(l, t);

@@ -1,4 +1,4 @@
-/* Make: shards in one line, and chance, for the tests of this room. */
+/* Make: short constructors of shards, and random numbers, for the tests of this room. */
 #ifndef RESHARD_TESTS_SPEC_MAKE_H
 #define RESHARD_TESTS_SPEC_MAKE_H
 
@@ -32,7 +32,7 @@ static inline rsh_shard_meta make_box(int ndim, const int64_t *offsets, const in
     return m;
 }
 
-/* ---- chance: one seed, printed, set by RESHARD_SEED ---- */
+/* ---- random numbers: the seed is printed, and set by RESHARD_SEED ---- */
 
 static inline uint64_t make_seed(const char *what) {
     uint64_t seed = seed_of_tests();
@@ -59,8 +59,8 @@ static inline void make_permutation(uint64_t *state, int n, int *list) {
     }
 }
 
-/* A random tiling of a box by cutting it again and again; at most `most` shards, on ranks below
- * `ranks`.  Returns how many. */
+/* Makes a random tiling of a box by cutting it repeatedly: at most `most` shards, on ranks below
+ * `ranks`.  Returns their number. */
 static inline int64_t make_tiling(uint64_t *state, int ndim, const int64_t *size, int64_t most,
                                   int ranks, rsh_shard_meta *out) {
     int64_t n = 1;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct bytes {
-    char *data; /* freed by who has it */
+    char *data; /* freed by its owner */
     size_t n;
 } bytes;
 

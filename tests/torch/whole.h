@@ -2,7 +2,7 @@
  * oracle on whole tensors.
  *
  * The bytes of an element follow from its index in the whole tensor, so what a rank must hold is
- * known from the box alone.  The oracle cuts dims by itself and asks the library for nothing. */
+ * known from the box alone.  The oracle computes cuts without the library. */
 #ifndef RESHARD_TESTS_ST_WHOLE_H
 #define RESHARD_TESTS_ST_WHOLE_H
 
@@ -25,7 +25,7 @@ static inline rsh_status rank_in_group(void *ctx, rsh_comm *comm) {
     return st;
 }
 
-/* fn on n rank threads, on n rank processes, and on n ranks that sit on two nodes in turn, with
+/* Runs fn on n threads, on n processes, and on n ranks that alternate between two nodes with
  * messages between them. */
 static inline void run_engines(int n, rsh_rank_fn fn, void *ctx) {
     in_group g = {fn, ctx};
@@ -85,8 +85,8 @@ static inline unsigned char byte_at(int64_t index, int byte) {
     return (unsigned char)((z ^ (z >> 29)) * 0x94d049bb133111ebu >> 56);
 }
 
-/* Walk the elements of a box in row-major order: write what they must be, or count those that are
- * something else. */
+/* Visits the elements of a box in row-major order: writes the expected values, or counts the wrong
+ * ones. */
 static inline int64_t walk_box(const cutting *c, const piece *p, unsigned char *data, bool write) {
     int64_t at[RSH_MAX_NDIM] = {0}, wrong = 0;
     size_t item = rsh_dtype_size(c->dtype);
@@ -113,7 +113,7 @@ static inline int64_t count_of(const cutting *c, const piece *p) {
     return n;
 }
 
-/* A whole tensor with the right values. */
+/* Creates the whole tensor with its expected values. */
 static inline rsh_status make_whole(const cutting *c, rsh_tensor **out) {
     piece all = {.rank = 0};
     memcpy(all.n, c->size, sizeof all.n);
@@ -136,7 +136,7 @@ static inline bool is_piece(const rsh_shard_meta *m, const cutting *c, const pie
     return same;
 }
 
-/* Metadata of all ranks, and number and metadata of this rank's shards. */
+/* Checks the metadata of all shards, and the number and metadata of this rank's shards. */
 static inline rsh_status check_form(const rsh_torch_tensor *t, const cutting *c, int rank) {
     const rsh_tensor_meta *m = rsh_torch_meta(t);
     int64_t k = 0;
@@ -156,7 +156,7 @@ static inline rsh_status check_form(const rsh_torch_tensor *t, const cutting *c,
     return RSH_OK;
 }
 
-/* All that a rank knows: form and elements. */
+/* Checks everything that a rank knows: metadata and elements. */
 static inline rsh_status check_st(const rsh_torch_tensor *t, const cutting *c, int rank) {
     int64_t k = 0;
     RSH_TRY(check_form(t, c, rank));
@@ -174,7 +174,7 @@ static inline void fill_st(const rsh_torch_tensor *t, const cutting *c, int rank
             walk_box(c, &c->pieces[i], rsh_tensor_data(rsh_torch_shard(t, k++)->tensor), true);
 }
 
-/* ---- short ways to things ---- */
+/* ---- constructors ---- */
 
 static inline rsh_status box_meta(const cutting *c, const piece *p, rsh_shard_meta *out) {
     char text[32];
@@ -188,7 +188,7 @@ static inline rsh_status boxes_spec(const cutting *c, rsh_spec **out) {
     return rsh_spec_boxes(c->npieces, list, out);
 }
 
-/* A tensor of a spec with the right values. */
+/* Creates a tensor that a spec cuts, with its expected values. */
 static inline rsh_status make_filled(const rsh_spec *spec, const cutting *c, rsh_group *g,
                                      rsh_torch_tensor **out) {
     rsh_torch_opts o = RSH_TORCH_OPTS_INIT;
@@ -199,7 +199,7 @@ static inline rsh_status make_filled(const rsh_spec *spec, const cutting *c, rsh
     return RSH_OK;
 }
 
-/* The n-th permutation of 0..k-1 in lexicographic order. */
+/* Writes the n-th permutation of 0..k-1 in lexicographic order. */
 static inline void permutation(int k, int n, int *out) {
     bool used[16] = {false};
     int left = 1;
