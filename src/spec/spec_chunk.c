@@ -41,8 +41,8 @@ rsh_status rsh_spec_chunk(int dim, int64_t n, const rsh_remote_device *placement
 
 rsh_status rsh_spec_chunk_ranks(int dim, int64_t n, const int *ranks, rsh_spec **out) {
     RSH_TRY(check_count(n, out));
-    RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE, "chunk spec: %lld chunks are too many, one per rank",
-                (long long)n);
+    RSH_REQUIRE(ranks || n <= INT32_MAX, RSH_EVALUE,
+                "chunk spec: at most %d chunks are supported without ranks, got %lld", INT32_MAX, (long long)n);
     for (int64_t i = 0; ranks && i < n; i++)
         RSH_REQUIRE(ranks[i] >= 0, RSH_EVALUE, "chunk spec: chunk %lld is on an invalid rank %d", (long long)i,
                     ranks[i]);
